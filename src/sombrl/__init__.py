@@ -1,0 +1,1 @@
+"""Optimistic model-based reinforcement learning."""

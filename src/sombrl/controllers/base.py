@@ -1,0 +1,35 @@
+"""What a planner or policy optimiser must offer. It sees an `ImaginedMDP` and nothing behind it."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float, Key
+
+from sombrl.exploration.base import ImaginedMDP
+from sombrl.records import State
+from sombrl.replay import Replay
+
+
+class AbstractController(eqx.Module):
+    """Chooses actions for an imagined MDP. Its state (a planner's warm start, a policy's weights) is passed along."""
+
+    @abc.abstractmethod
+    def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> Any:
+        """The state before anything was planned or learned."""
+
+    @abc.abstractmethod
+    def begin_episode(self, state: Any, mdp: ImaginedMDP) -> Any:
+        """Forget what belongs to the last episode (a planner's warm start); keep what was learned."""
+
+    @abc.abstractmethod
+    def improve(
+        self, state: Any, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
+    ) -> tuple[Any, dict[str, Float[Array, ""]]]:
+        """Learn from the new model. Planners return their state unchanged."""
+
+    @abc.abstractmethod
+    def act(
+        self, state: Any, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " plan"], Any]:
+        """The planned action (hallucinated controls included) and the new state."""

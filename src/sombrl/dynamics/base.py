@@ -1,0 +1,75 @@
+"""What a model must offer to be explored with: a mean, and an honest epistemic standard deviation."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax.random as jr
+from jaxtyping import Array, Float, Key
+
+from sombrl.records import AbstractTask, Prediction, State
+from sombrl.replay import Replay
+
+
+class AbstractDynamics(eqx.Module):
+    """A fitted posterior over dynamics. No optimiser inside, so a planner's compiled function stays small."""
+
+    @abc.abstractmethod
+    def predict(self, state: State, action: Float[Array, " action"]) -> Prediction:
+        """μₙ and σₙ at one (state, action)."""
+
+    @abc.abstractmethod
+    def transition(self, state: State, action: Float[Array, " action"], *, key: Key[Array, ""]) -> State:
+        """x' = μₙ(x, u) + w, with the model's own aleatoric noise w."""
+
+    @abc.abstractmethod
+    def observe(
+        self, belief: State, prev_action: Float[Array, " action"], obs: Float[Array, " obs"], *, key: Key[Array, ""]
+    ) -> State:
+        """Update the belief with a new observation."""
+
+
+class AbstractVectorDynamics(AbstractDynamics):
+    """A model whose state is the observation vector, so that it can be hallucinated."""
+
+    def transition(
+        self, state: Float[Array, " state"], action: Float[Array, " action"], *, key: Key[Array, ""]
+    ) -> Float[Array, " state"]:
+        """The mean plus Gaussian noise of the predicted aleatoric std."""
+        prediction = self.predict(state, action)
+        noise = jr.normal(key, prediction.mean.shape, prediction.mean.dtype)
+        return prediction.mean + prediction.aleatoric_std * noise
+
+    def observe(
+        self, belief: State, prev_action: Float[Array, " action"], obs: Float[Array, " obs"], *, key: Key[Array, ""]
+    ) -> Float[Array, " state"]:
+        """The observation is the state."""
+        return obs
+
+
+class AbstractDrawable(eqx.Module):
+    """A posterior from which whole functions can be drawn; Thompson needs it."""
+
+    @abc.abstractmethod
+    def draw(self, *, key: Key[Array, ""]) -> AbstractDynamics:
+        """One function from the posterior, itself a dynamics with zero epistemic std."""
+
+
+class AbstractLearner(eqx.Module):
+    """The recipe that turns replay into a posterior. Its state holds hyperparameters, optimiser and normaliser."""
+
+    @abc.abstractmethod
+    def init(self, *, key: Key[Array, ""]) -> Any:
+        """The state before any data: its dynamics is the prior."""
+
+    @abc.abstractmethod
+    def fit(self, state: Any, replay: Replay, *, key: Key[Array, ""]) -> tuple[Any, dict[str, Float[Array, ""]]]:
+        """Condition on everything in the replay; returns the new state and scalar metrics."""
+
+    @abc.abstractmethod
+    def dynamics(self, state: Any) -> AbstractDynamics:
+        """The posterior to plan with."""
+
+    @abc.abstractmethod
+    def task(self, state: Any) -> AbstractTask | None:
+        """The learned task (reward and termination), or None when the environment's own is used."""

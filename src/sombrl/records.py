@@ -1,0 +1,61 @@
+"""The records that travel between the parts, and the vocabulary of axis names.
+
+Everything is written for one state and one action; batching is the caller's `vmap`. The axis names used in
+shapes, everywhere: `obs`, `state`, `action` (what the environment takes), `plan` (what a planner optimises: the
+action plus hallucinated controls), `horizon`, `time`, `batch`, `particles`, `seeds`, `capacity`.
+
+Actions are in [-1, 1] inside sombrl; only the environment adapters know the physical bounds.
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float
+
+State = Any
+"""What a model imagines with: a vector for GPs and ensembles, a latent for recurrent models."""
+
+
+class SombrlError(Exception):
+    """A mistake of the caller, told in one sentence that says what to do. The command line exits with 2."""
+
+
+class RunFault(Exception):
+    """Something broke while running (NaN from a simulator, a full disk). The command line exits with 1."""
+
+
+class Transition(eqx.Module):
+    """One decision in the real environment, or a batch of them."""
+
+    obs: Float[Array, "*batch obs"]
+    action: Float[Array, "*batch action"]
+    reward: Float[Array, "*batch"]
+    next_obs: Float[Array, "*batch obs"]
+    terminated: Bool[Array, "*batch"]  # the task ended: no bootstrapping
+    truncated: Bool[Array, "*batch"]  # the clock ran out: bootstrapping goes on
+
+
+class Prediction(eqx.Module):
+    """What the model believes about the next state, at one (state, action). Standard deviations, never variances."""
+
+    mean: Float[Array, " state"]  # μₙ, physical units
+    epistemic_std: Float[Array, " state"]  # σₙ: shrinks with data, physical units
+    aleatoric_std: Float[Array, " state"]  # noise: does not shrink, physical units
+    scale: Float[Array, " state"]  # the unit of a normalised output: σₙ/scale has no dimension
+
+
+class AbstractTask(eqx.Module):
+    """What is wanted, apart from the environment, so that unsupervised runs can swap it."""
+
+    @abc.abstractmethod
+    def reward(
+        self, state: State, action: Float[Array, " action"], next_state: State
+    ) -> Float[Array, ""]:
+        """The reward of one decision (all its repeated frames)."""
+
+    @abc.abstractmethod
+    def terminated(
+        self, state: State, action: Float[Array, " action"], next_state: State
+    ) -> Bool[Array, ""]:
+        """Whether that decision ends the task."""

@@ -1,0 +1,54 @@
+"""One ring buffer of transitions with fixed capacity: shapes never change, so nothing recompiles as data grow."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from sombrl.records import Transition
+
+
+class Replay(eqx.Module):
+    """The transitions of one seed, oldest overwritten first."""
+
+    data: Transition  # every leaf [capacity, ...]
+    added: Int[Array, ""]  # how many were ever added
+
+    @staticmethod
+    def empty(capacity: int, obs_dim: int, action_dim: int) -> "Replay":
+        """A buffer of `capacity` rows, all masked."""
+        obs = jnp.zeros((capacity, obs_dim), jnp.float32)
+        no = jnp.zeros(capacity, bool)
+        data = Transition(
+            obs=obs,
+            action=jnp.zeros((capacity, action_dim), jnp.float32),
+            reward=jnp.zeros(capacity, jnp.float32),
+            next_obs=obs,
+            terminated=no,
+            truncated=no,
+        )
+        return Replay(data, jnp.zeros((), jnp.int32))
+
+    @property
+    def capacity(self) -> int:
+        """The number of rows."""
+        return self.data.reward.shape[0]
+
+    @property
+    def count(self) -> Int[Array, ""]:
+        """How many rows hold data."""
+        return jnp.minimum(self.added, self.capacity)
+
+    @property
+    def mask(self) -> Bool[Array, " capacity"]:
+        """Which rows hold data."""
+        return jnp.arange(self.capacity) < self.count
+
+    def add(self, rows: Transition, valid: Bool[Array, " time"]) -> "Replay":
+        """Append the valid rows, in order. If there are more of them than capacity, the last ones stay."""
+        rank = jnp.cumsum(valid) - 1  # 0, 1, 2, … over the valid rows
+        total = jnp.sum(valid, dtype=jnp.int32)
+        keep = valid & (rank >= total - self.capacity)
+        slot = jnp.where(keep, (self.added + rank) % self.capacity, self.capacity)  # out of range: dropped
+        data = jax.tree.map(lambda buffer, row: buffer.at[slot].set(row, mode="drop"), self.data, rows)
+        return Replay(data, self.added + total)

@@ -1,0 +1,48 @@
+"""Imagined rollouts and their returns: the only scan over time."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Key
+
+from sombrl.exploration.base import ImaginedMDP
+from sombrl.records import State
+
+
+def imagined_return(
+    mdp: ImaginedMDP, state: State, actions: Float[Array, "horizon plan"], *, key: Key[Array, ""]
+) -> Float[Array, ""]:
+    """Σ_t (Π discounts) · reward along one imagined trajectory; nothing is earned after the task has ended."""
+
+    def step(carry, inputs):
+        state, alive, total = carry
+        action, step_key = inputs
+        state, reward, discount = mdp.step(state, action, key=step_key)
+        return (state, alive * discount, total + alive * reward), None
+
+    keys = jr.split(key, actions.shape[0])
+    start = (state, jnp.ones((), actions.dtype), jnp.zeros((), actions.dtype))
+    (_, _, total), _ = jax.lax.scan(step, start, (actions, keys))
+    return total
+
+
+def score_candidates(
+    mdp: ImaginedMDP,
+    state: State,
+    candidates: Float[Array, "batch horizon plan"],
+    *,
+    particles: int,
+    key: Key[Array, ""],
+) -> Float[Array, " batch"]:
+    """The return of each candidate, averaged over particles.
+
+    Every candidate meets the same random numbers, so differences between scores are differences between
+    candidates. A deterministic MDP needs one particle only. NaN loses: it scores -inf.
+    """
+    keys = jr.split(key, particles if mdp.stochastic else 1)
+
+    def score(actions):
+        return jnp.mean(jax.vmap(lambda k: imagined_return(mdp, state, actions, key=k))(keys))
+
+    scores = jax.vmap(score)(candidates)
+    return jnp.where(jnp.isnan(scores), -jnp.inf, scores)
