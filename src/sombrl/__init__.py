@@ -1,1 +1,28 @@
-"""Optimistic model-based reinforcement learning."""
+"""sombrl: optimistic model-based reinforcement learning.
+
+Learn a model that knows what it does not know, then plan greedily for r + λ‖σ‖ under its mean.
+"""
+
+import os
+
+# Before JAX loads it: OpenBLAS threads spin, and on a busy machine a Cholesky then takes up to 60 times longer.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from sombrl.agent import GPICEM, Agent, load, make  # noqa: E402
+from sombrl.loop import run  # noqa: E402
+from sombrl.records import AbstractTask, Prediction, RunFault, SombrlError, Transition  # noqa: E402
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GPICEM",
+    "AbstractTask",
+    "Agent",
+    "Prediction",
+    "RunFault",
+    "SombrlError",
+    "Transition",
+    "load",
+    "make",
+    "run",
+]

@@ -42,11 +42,11 @@ class Replay(eqx.Module):
     @property
     def mask(self) -> Bool[Array, " capacity"]:
         """Which rows hold data."""
-        return jnp.arange(self.capacity) < self.count
+        return jnp.arange(self.capacity, dtype=jnp.int32) < self.count
 
     def add(self, rows: Transition, valid: Bool[Array, " time"]) -> "Replay":
         """Append the valid rows, in order. If there are more of them than capacity, the last ones stay."""
-        rank = jnp.cumsum(valid) - 1  # 0, 1, 2, … over the valid rows
+        rank = jnp.cumsum(valid, dtype=jnp.int32) - 1  # 0, 1, 2, … over the valid rows
         total = jnp.sum(valid, dtype=jnp.int32)
         keep = valid & (rank >= total - self.capacity)
         slot = jnp.where(keep, (self.added + rank) % self.capacity, self.capacity)  # out of range: dropped

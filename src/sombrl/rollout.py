@@ -12,13 +12,15 @@ from sombrl.records import State
 def imagined_return(
     mdp: ImaginedMDP, state: State, actions: Float[Array, "horizon plan"], *, key: Key[Array, ""]
 ) -> Float[Array, ""]:
-    """Σ_t (Π discounts) · reward along one imagined trajectory; nothing is earned after the task has ended."""
+    """Σ_t (Π discounts) · reward along one imagined trajectory; nothing is earned once the task has ended."""
 
     def step(carry, inputs):
         state, alive, total = carry
         action, step_key = inputs
         state, reward, discount = mdp.step(state, action, key=step_key)
-        return (state, alive * discount, total + alive * reward), None
+        # Not alive * reward alone: what a model makes up after the end may be NaN, and 0 · NaN is NaN.
+        earned = jnp.where(alive > 0, alive * reward, jnp.zeros_like(reward))
+        return (state, alive * discount, total + earned), None
 
     keys = jr.split(key, actions.shape[0])
     start = (state, jnp.ones((), actions.dtype), jnp.zeros((), actions.dtype))
@@ -37,7 +39,8 @@ def score_candidates(
     """The return of each candidate, averaged over particles.
 
     Every candidate meets the same random numbers, so differences between scores are differences between
-    candidates. A deterministic MDP needs one particle only. NaN loses: it scores -inf.
+    candidates. A deterministic MDP needs one particle only. NaN loses, and so does +inf, with which a
+    diverging model would win: whatever is not finite scores -inf.
     """
     keys = jr.split(key, particles if mdp.stochastic else 1)
 
@@ -45,4 +48,4 @@ def score_candidates(
         return jnp.mean(jax.vmap(lambda k: imagined_return(mdp, state, actions, key=k))(keys))
 
     scores = jax.vmap(score)(candidates)
-    return jnp.where(jnp.isnan(scores), -jnp.inf, scores)
+    return jnp.where(jnp.isfinite(scores), scores, -jnp.inf)

@@ -58,6 +58,10 @@ class AbstractDrawable(eqx.Module):
 class AbstractLearner(eqx.Module):
     """The recipe that turns replay into a posterior. Its state holds hyperparameters, optimiser and normaliser."""
 
+    double_precision: eqx.AbstractClassVar[bool]
+    """Whether `init` and `fit` must be compiled and called inside `jax.enable_x64(True)`. What they hand to planners
+    is float32 either way."""
+
     @abc.abstractmethod
     def init(self, *, key: Key[Array, ""]) -> Any:
         """The state before any data: its dynamics is the prior."""

@@ -1,0 +1,32 @@
+"""Exploration strategies: propagation × bonus × λₙ."""
+
+from sombrl.exploration.base import AbstractBonus, AbstractPropagation, Exploration, ImaginedMDP
+from sombrl.exploration.bonus import EpistemicNorm, InformationGain, NoBonus
+from sombrl.exploration.propagation import DrawnOnce, Hallucinated, Mean, NoisyMean, Resampled
+from sombrl.exploration.strategies import STRATEGIES, greedy, hucrl, optimistic, pets, thompson, unsupervised
+from sombrl.exploration.weight import AbstractWeight, Constant, Linear
+
+__all__ = [
+    "STRATEGIES",
+    "AbstractBonus",
+    "AbstractPropagation",
+    "AbstractWeight",
+    "Constant",
+    "DrawnOnce",
+    "EpistemicNorm",
+    "Exploration",
+    "Hallucinated",
+    "ImaginedMDP",
+    "InformationGain",
+    "Linear",
+    "Mean",
+    "NoBonus",
+    "NoisyMean",
+    "Resampled",
+    "greedy",
+    "hucrl",
+    "optimistic",
+    "pets",
+    "thompson",
+    "unsupervised",
+]

@@ -1,0 +1,341 @@
+"""The Python API, with the verbs people know: learn, predict, evaluate, save, load.
+
+    agent = sombrl.GPICEM("Pendulum-v1", explore="optimistic", seed=0)
+    agent.learn(2000, progress=True)
+    action, state = agent.predict(obs)
+    agent.save("runs/pendulum");  agent = sombrl.load("runs/pendulum")
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sombrl import checkpoint
+from sombrl.algorithms import ALGORITHMS
+from sombrl.config import RunConfig, from_json, to_json
+from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.registry import make_envs
+from sombrl.exploration import greedy
+from sombrl.loop import Compiled, LoopState, Report, collect, initial_state, run
+from sombrl.names import nearest
+from sombrl.progress import Progress
+from sombrl.records import SombrlError
+from sombrl.runs import RunFolder
+from sombrl.seeds import role_keys
+from sombrl.settings import FiniteHorizon
+
+EVALUATION_EPISODES = 1_000_000  # evaluation meets starts that no training episode has
+
+
+class PredictState(eqx.Module):
+    """What `predict` carries from one call to the next: a planner's warm start per environment."""
+
+    controller: Any
+    decision: jax.Array
+
+
+class Agent:
+    """An algorithm on an environment, for one or several seeds. `sombrl.GPICEM` and its siblings make these."""
+
+    def __init__(self, algorithm: str, config: Any, run_config: RunConfig, env: Any = None):
+        if algorithm not in ALGORITHMS:
+            raise nearest(algorithm, ALGORITHMS, "algorithm")
+        self.algorithm, self.config, self.run_config = algorithm, config, run_config
+        self._env = env  # an object instead of a name: then `load` must be given it again
+        self.seeds = run_config.seed_list
+        self.envs = self.make_envs()
+        self.parts = ALGORITHMS[algorithm].build(config, self.envs.spec, self.envs.task)
+        self.setting = FiniteHorizon(self.envs.spec.episode_length)
+        self.iteration = 0
+        self.notes: list[str] = []
+        self._state: LoopState | None = None
+        self._compiled: dict[str, Compiled] = {}
+
+    # ------------------------------------------------------------------------------------------ learn
+
+    def learn(
+        self,
+        total_decisions: int,
+        *,
+        progress: bool = False,
+        callback: Callable[["Agent", Report], bool | None] | None = None,
+    ) -> "Agent":
+        """Train for `total_decisions` more decisions per seed, rounded up to whole episodes.
+
+        `callback(agent, report)` is called after every episode; training stops when it returns False.
+        """
+        if total_decisions < 1:
+            raise SombrlError(f"learn needs at least 1 decision, not {total_decisions}.")
+        until = self.iteration + math.ceil(total_decisions / self.setting.horizon)
+        with Progress(until, self.label, len(self.seeds)) if progress else _Silent() as shown:
+            for report in self.iterations(until, on_decision=shown.decision):
+                shown.iteration(self.summary(report))
+                if callback is not None and callback(self, report) is False:
+                    break
+        return self
+
+    def iterations(
+        self, until: int, on_decision: Callable[[int, int], None] = lambda decision, length: None
+    ) -> Iterator[Report]:
+        """Train up to iteration `until`, a report at a time; the agent is at the end of that iteration."""
+        for report in run(
+            self.envs,
+            self.parts.learner,
+            self.parts.exploration,
+            self.parts.controller,
+            self.setting,
+            seeds=self.seeds,
+            num_iterations=until,
+            capacity=self.parts.capacity,
+            resume=None if self._state is None else (self.iteration, self._state),
+            on_decision=on_decision,
+        ):
+            self._state, self.iteration = report.state, report.iteration + 1
+            yield report
+
+    def rows(self, report: Report) -> list[dict[str, Any]]:
+        """One metrics row per seed. Everything but the `time/` fields is reproducible."""
+        decisions = np.asarray(report.state.replay.added)
+        lengths = report.chunk.valid.sum(axis=1)
+        seconds = sum(report.seconds.values())
+        return [
+            {
+                "iteration": report.iteration,
+                "seed": seed,
+                "decisions": int(decisions[i]),
+                "env_frames": int(decisions[i]) * self.envs.spec.action_repeat,
+                "rollout/ep_rew_mean": float(report.chunk.returns[i]),
+                "rollout/ep_len_mean": int(lengths[i]),
+                **{name: float(values[i]) for name, values in report.metrics.items()},
+                "time/fps": float(lengths.sum() / seconds),
+                **{f"time/{stage}_s": value for stage, value in report.seconds.items()},
+            }
+            for i, seed in enumerate(self.seeds)
+        ]
+
+    def summary(self, report: Report) -> dict[str, Any]:
+        """What the progress line shows."""
+        return {
+            "iteration": report.iteration,
+            "return": report.chunk.returns.tolist(),
+            "bonus_weight": report.metrics["explore/bonus_weight"],
+            "mean_std": report.metrics["explore/mean_std"],
+            "bonus_share": report.metrics["explore/bonus_share"],
+            "model_loss": report.metrics["model/nll"],
+            "decisions_per_s": report.chunk.valid.sum() / sum(report.seconds.values()),
+        }
+
+    # -------------------------------------------------------------------------------------------- act
+
+    def predict(
+        self,
+        observation: np.ndarray,
+        state: PredictState | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = True,
+    ) -> tuple[np.ndarray, PredictState]:
+        """The action (in the environment's own units) of the first seed's agent, as in Stable-Baselines3.
+
+        `deterministic` plans for the task alone under the mean model; otherwise as in training. Takes one
+        observation or a batch of them; hand `state` back with the next call so that plans are warm-started.
+        """
+        obs = np.asarray(observation, np.float32)
+        single = obs.ndim == 1
+        obs = obs[None] if single else obs.reshape(obs.shape[0], -1)
+        if obs.shape[1] != self.envs.spec.obs_dim:
+            raise SombrlError(f"an observation has {self.envs.spec.obs_dim} numbers, not {obs.shape[1]}.")
+        compiled = self._parts_for("predict" if deterministic else "explore")
+        mdp = self._imagine(compiled, row=0, copies=len(obs))
+        fresh = compiled.start(mdp, role_keys([self.seeds[0]] * len(obs), 0, ("predict",))["predict"])
+        if state is None or state.decision.shape[0] != len(obs):
+            state = PredictState(fresh, jnp.zeros(len(obs), jnp.int32))
+        elif episode_start is not None and np.any(episode_start):
+            starts = jnp.asarray(episode_start, bool)
+            state = jax.tree.map(
+                lambda new, old: jnp.where(jnp.reshape(starts, (-1, *[1] * (old.ndim - 1))), new, old),
+                PredictState(fresh, jnp.zeros(len(obs), jnp.int32)),
+                state,
+            )
+        keys = role_keys([self.seeds[0]] * len(obs), EVALUATION_EPISODES, ("predict",))["predict"]
+        action, controller = compiled.act(state.controller, mdp, jnp.asarray(obs), keys, state.decision)
+        state = PredictState(controller, state.decision + 1)
+        scaled = self.envs.spec.to_env(np.asarray(action))
+        return (scaled[0] if single else scaled), state
+
+    def evaluate(
+        self, episodes: int, *, explore: bool = False, on_step: Callable[[AbstractEnvs, int], None] | None = None
+    ) -> np.ndarray:
+        """Returns of whole episodes, [episodes, seeds], on fresh environments and starts never trained on.
+
+        Plans for the task alone under the mean model, or with the exploration strategy when `explore`.
+        Training state and randomness are not touched. `on_step(envs, decision)` sees the environments.
+        """
+        if episodes < 1:
+            raise SombrlError(f"evaluate needs at least 1 episode, not {episodes}.")
+        compiled = self._parts_for("explore" if explore else "predict")
+        envs = self.make_envs(render=on_step is not None)
+        keys = role_keys(self.seeds, EVALUATION_EPISODES, ("imagine", "start"))
+        mdp = self._imagine(compiled)
+        controller = compiled.start(mdp, keys["start"])
+        returns = []
+        try:
+            for episode in range(EVALUATION_EPISODES, EVALUATION_EPISODES + episodes):
+                act_key = role_keys(self.seeds, episode, ("act",))["act"]
+                watch = (lambda t, length: on_step(envs, t)) if on_step else (lambda t, length: None)
+                chunk, controller = collect(envs, compiled, mdp, controller, self.setting, episode, act_key, watch)
+                returns.append(chunk.returns)
+        finally:
+            if envs is not self.envs:
+                envs.close()
+        return np.stack(returns)
+
+    def _parts_for(self, purpose: str) -> Compiled:
+        """Compiled once per purpose: "explore" as in training, "predict" for the task alone."""
+        if purpose not in self._compiled:
+            exploration = self.parts.exploration if purpose == "explore" else greedy()
+            self._compiled[purpose] = Compiled.of(
+                self.envs, self.parts.learner, exploration, self.parts.controller, self.setting
+            )
+        return self._compiled[purpose]
+
+    def _imagine(self, compiled: Compiled, row: int | None = None, copies: int = 1):
+        """The newest posterior, fitted to all data, as an MDP: for all seeds, or `copies` of one row."""
+        learner = self._fitted()
+        seeds = self.seeds
+        if row is not None:
+            learner = jax.tree.map(lambda leaf: jnp.repeat(leaf[row : row + 1], copies, axis=0), learner)
+            seeds = [self.seeds[row]] * copies
+        key = role_keys(seeds, EVALUATION_EPISODES, ("imagine",))["imagine"]
+        return compiled.imagine(learner, jnp.full(len(seeds), self.iteration, jnp.int32), key)
+
+    def _fitted(self):
+        """The learner's state with the last episode's data in it, as the next iteration would have it."""
+        if getattr(self, "_fitted_at", None) != self.iteration:
+            compiled = self._parts_for("explore")
+            state = self.state
+            key = role_keys(self.seeds, self.iteration, ("init", "fit"))["fit"]
+            self._fitted_state, _ = compiled.fit(state.learner, state.replay, key)
+            self._fitted_at = self.iteration
+        return self._fitted_state
+
+    # ------------------------------------------------------------------------------------ save and load
+
+    @property
+    def state(self) -> LoopState:
+        """All that was learned; the prior before any training."""
+        if self._state is None:
+            self._state = initial_state(self.envs, self._parts_for("explore"), self.seeds, self.parts.capacity)
+        return self._state
+
+    def save(self, path: str | Path) -> None:
+        """Write a new run folder with this agent in it; `sombrl.load`, `sombrl resume` and `eval` read it."""
+        self.save_checkpoint(RunFolder.create(Path(path), self.to_json(), ["Agent.save"]))
+
+    def save_checkpoint(self, folder: RunFolder) -> None:
+        """Commit the state after the last finished iteration."""
+        checkpoint.save(folder.checkpoints, self.iteration, self.state, {"iteration": self.iteration})
+
+    def restore(self, folder: RunFolder) -> "Agent":
+        """Take over the newest whole checkpoint of a run; what was damaged is told in `notes`."""
+        self._state, meta, self.notes = checkpoint.load_latest(folder.checkpoints, self.state)
+        self.iteration = meta["iteration"]
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """The resolved configuration, as in a run's config.json."""
+        return {
+            "algorithm": self.algorithm,
+            "config": to_json(self.config),
+            "run": to_json(self.run_config),
+            "env_is_object": self._env is not None,
+        }
+
+    @property
+    def label(self) -> str:
+        """A line that says what this is."""
+        explore = self.config.explore.explore
+        return f"{self.algorithm} · {self.envs.spec.name} · {explore}"
+
+    def make_envs(self, render: bool = False) -> AbstractEnvs:
+        """Fresh environments like the training ones."""
+        run_config = self.run_config
+        return make_envs(
+            run_config.env if self._env is None else self._env,
+            self.seeds,
+            env_kwargs=run_config.env_options,
+            action_repeat=run_config.action_repeat,
+            action_cost=run_config.action_cost,
+            episode_length=run_config.episode_length,
+            render=render,
+        )
+
+
+def load(path: str | Path, env: Any = None, *, fresh: bool = False) -> Agent:
+    """The agent of a run folder. `env` is needed only when it was made with an object instead of a name.
+
+    `fresh` takes the configuration alone and leaves the agent untrained.
+    """
+    folder = RunFolder.open(Path(path))
+    data = folder.config
+    if data.get("env_is_object") and env is None:
+        raise SombrlError(f"{path} was trained on an environment object: give it again, load(path, env=...).")
+    algorithm = data.get("algorithm", "")
+    if algorithm not in ALGORITHMS:
+        raise nearest(algorithm, ALGORITHMS, "algorithm")
+    config = from_json(ALGORITHMS[algorithm].config, data["config"])
+    agent = Agent(algorithm, config, from_json(RunConfig, data["run"]), env)
+    return agent if fresh else agent.restore(folder)
+
+
+def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Agent:
+    """An agent by name. Settings go where they belong: the run (seed, action_repeat, …), the exploration
+    (explore, bonus_weight, …), or the algorithm; `gp={"rank": 64}` sets fields of a nested config."""
+    if algorithm not in ALGORITHMS:
+        raise nearest(algorithm, ALGORITHMS, "algorithm")
+    config = ALGORITHMS[algorithm].config() if config is None else config
+    run_fields = {field.name for field in dataclasses.fields(RunConfig)}
+    explore_fields = {field.name for field in dataclasses.fields(config.explore)}
+    own_fields = {field.name for field in dataclasses.fields(config)} - {"explore"}
+    for name in settings:
+        if name not in run_fields | explore_fields | own_fields:
+            raise nearest(name, run_fields | explore_fields | own_fields, "setting", see="help(sombrl.make)")
+    explore = dataclasses.replace(config.explore, **{k: v for k, v in settings.items() if k in explore_fields})
+    own = {}
+    for name in own_fields & set(settings):
+        value = settings[name]
+        own[name] = dataclasses.replace(getattr(config, name), **value) if isinstance(value, dict) else value
+    run_settings = {name: settings[name] for name in run_fields & set(settings)}
+    if isinstance(env, str):
+        run_settings["env"] = env
+    if isinstance(run_settings.get("env_kwargs"), dict):
+        run_settings["env_kwargs"] = tuple(f"{name}={value}" for name, value in run_settings["env_kwargs"].items())
+    config = dataclasses.replace(config, explore=explore, **own)
+    return Agent(algorithm, config, RunConfig(**run_settings), None if isinstance(env, str) else env)
+
+
+def GPICEM(env: Any, **settings: Any) -> Agent:  # noqa: N802 — reads as the name of an algorithm, as in SB3
+    """GP dynamics planned with iCEM; see `make` for the settings."""
+    return make("gp-icem", env, **settings)
+
+
+class _Silent:
+    """A progress display that shows nothing."""
+
+    def __enter__(self) -> "_Silent":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def decision(self, t: int, length: int) -> None:
+        pass
+
+    def iteration(self, summary: dict[str, Any]) -> None:
+        pass

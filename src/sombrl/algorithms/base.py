@@ -1,0 +1,38 @@
+"""What an algorithm is: a frozen config, and a function that builds the parts from it."""
+
+import dataclasses
+from typing import Any, Protocol
+
+from sombrl.controllers.base import AbstractController
+from sombrl.dynamics.base import AbstractLearner
+from sombrl.envs.base import EnvSpec
+from sombrl.exploration.base import Exploration
+from sombrl.records import AbstractTask
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What the loop runs."""
+
+    learner: AbstractLearner
+    exploration: Exploration
+    controller: AbstractController
+    capacity: int  # rows of replay per seed
+
+
+class Build(Protocol):
+    """config × environment → parts."""
+
+    def __call__(self, config: Any, spec: EnvSpec, task: AbstractTask | None) -> Parts:
+        """Build the parts; `task` is None when the environment's reward is not known."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+    """A name on the command line."""
+
+    name: str
+    config: type
+    build: Build
+    summary: str

@@ -1,0 +1,60 @@
+"""GP dynamics planned with iCEM: the paper's "Application of SOMBRL with GP dynamics" (section 4.3, appendix C.4)."""
+
+import dataclasses
+from typing import Annotated, Literal
+
+import tyro
+
+from sombrl.algorithms.base import Algorithm, Parts
+from sombrl.controllers.base import AbstractController
+from sombrl.controllers.icem import ICEM, ICEMConfig, cem
+from sombrl.controllers.mppi import MPPI, MPPIConfig
+from sombrl.dynamics.gp import GPConfig, GPLearner
+from sombrl.envs.base import EnvSpec
+from sombrl.exploration.config import ExploreConfig
+from sombrl.records import AbstractTask, SombrlError
+
+
+@dataclasses.dataclass(frozen=True)
+class GPICEMConfig:
+    """Exact Gaussian-process dynamics, model-predictive control with iCEM."""
+
+    explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=ExploreConfig)
+    reward: Literal["auto", "known", "learned"] = "auto"
+    """Plan with the environment's own reward and termination, or with learned ones; auto: known where it is."""
+    controller: Literal["icem", "cem", "mppi"] = "icem"
+    """The planner. cem is icem without its improvements."""
+    gp: GPConfig = dataclasses.field(default_factory=GPConfig)
+    icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
+    mppi: MPPIConfig = dataclasses.field(default_factory=MPPIConfig)
+
+
+def build(config: GPICEMConfig, spec: EnvSpec, task: AbstractTask | None) -> Parts:
+    """The parts for one environment."""
+    if config.reward == "known" and task is None:
+        raise SombrlError(f"the reward of {spec.name} is not known to sombrl: use --reward learned (or auto).")
+    if spec.episode_length > config.gp.capacity:
+        raise SombrlError(
+            f"an episode of {spec.episode_length} decisions does not fit the GP's capacity of {config.gp.capacity}: "
+            "raise --gp.capacity, or shorten the episode with --episode-length or --action-repeat."
+        )
+    learn_task = config.reward == "learned" or task is None
+    return Parts(
+        learner=GPLearner(spec.obs_dim, spec.action_dim, learn_task, config.gp),
+        exploration=config.explore.build(),
+        controller=_controller(config),
+        capacity=config.gp.capacity,
+    )
+
+
+def _controller(config: GPICEMConfig) -> AbstractController:
+    match config.controller:
+        case "icem":
+            return ICEM(config.icem)
+        case "cem":
+            return cem(config.icem)
+        case _:
+            return MPPI(config.mppi)
+
+
+GP_ICEM = Algorithm("gp-icem", GPICEMConfig, build, "exact GP dynamics, planned with iCEM (small state spaces)")

@@ -1,0 +1,318 @@
+"""The command line. Every flag comes from the same frozen dataclasses as the Python API."""
+
+import dataclasses
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import tyro
+
+from sombrl.algorithms import ALGORITHMS
+from sombrl.config import RunConfig
+from sombrl.controllers.icem import PRESETS
+from sombrl.names import nearest
+from sombrl.records import RunFault, SombrlError
+from sombrl.train import Interrupted
+
+USAGE = """usage: sombrl COMMAND ...
+
+  train ALGORITHM   train on an environment        sombrl train gp-icem --env Pendulum-v1 --explore optimistic
+  resume RUN        continue a run exactly         sombrl resume runs/p
+  eval RUN          returns of the trained agent   sombrl eval runs/p --episodes 10 --video swing.gif
+  plot RUN...       learning curves as a picture   sombrl plot runs/p runs/q
+  list WHAT         algorithms, explorations, envs or presets
+  check-env ENV     whether an environment will work, and what to mend
+  doctor            whether this machine is set up well
+  demo              optimistic against greedy on sparse MountainCar, in a few minutes
+
+`sombrl COMMAND --help` shows every option with its default."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """Where a run goes and how it is watched."""
+
+    out: Path | None = None
+    """The run's folder, new; default runs/ALGORITHM_ENV_EXPLORATION, numbered."""
+    checkpoint_every: int = 1
+    """Episodes between checkpoints; Ctrl-C and faults save in any case."""
+    tensorboard: bool = True
+    """Write TensorBoard events (extra `tb`)."""
+
+
+def train(argv: list[str]) -> None:
+    """Sombrl train ALGORITHM [options]."""
+    from sombrl.train import train as train_run
+
+    algorithms = ", ".join(ALGORITHMS)
+    if not argv or argv[0] in ("-h", "--help"):
+        print(f"usage: sombrl train ALGORITHM [options], with ALGORITHM one of: {algorithms}")
+        print("`sombrl train ALGORITHM --help` shows every option with its default.")
+        return
+    name, *rest = argv
+    if name not in ALGORITHMS:
+        raise nearest(name, ALGORITHMS, "algorithm")
+    preset, rest = _take(rest, "--preset", "light")
+    if preset not in PRESETS:
+        raise nearest(preset, PRESETS, "preset")
+    algorithm = ALGORITHMS[name]
+    default = dataclasses.replace(algorithm.config(), icem=PRESETS[preset])
+    run_config, output, config = _parse(
+        rest,
+        f"sombrl train {name}",
+        {"run": RunConfig, "output": Output, "algorithm": algorithm.config},
+        {"run": RunConfig(), "output": Output(), "algorithm": default},
+        f"{algorithm.summary}. --preset {'|'.join(PRESETS)} (default light) sets the planner's defaults below.",
+    )
+    out = output.out or _free(Path("runs") / f"{name}_{_slug(run_config.env)}_{config.explore.explore}")
+    command = ["sombrl", "train", *argv]
+    train_run(
+        name,
+        config,
+        run_config,
+        out,
+        command=command,
+        checkpoint_every=output.checkpoint_every,
+        tensorboard=output.tensorboard,
+    )
+    print(f"done: {out}  (sombrl eval {out} · sombrl plot {out})")
+
+
+def resume(argv: list[str]) -> None:
+    """Sombrl resume RUN [options]."""
+    from sombrl.train import resume as resume_run
+
+    def options(
+        run: Annotated[Path, tyro.conf.Positional],
+        episodes: int | None = None,
+        checkpoint_every: int = 1,
+        tensorboard: bool = True,
+    ) -> None:
+        """Continue a run exactly where its last checkpoint is.
+
+        Args:
+            run: The run's folder.
+            episodes: Train up to this many episodes instead of the run's own number; nothing else can change.
+            checkpoint_every: Episodes between checkpoints.
+            tensorboard: Write TensorBoard events.
+        """
+        resume_run(run, episodes=episodes, checkpoint_every=checkpoint_every, tensorboard=tensorboard)
+        print(f"done: {run}  (sombrl eval {run} · sombrl plot {run})")
+
+    _call(options, argv, "sombrl resume")
+
+
+def evaluate(argv: list[str]) -> None:
+    """Sombrl eval RUN [options]."""
+    from sombrl.evaluation import evaluate_run
+
+    def options(
+        run: Annotated[Path, tyro.conf.Positional],
+        episodes: int = 10,
+        explore: bool = False,
+        video: Path | None = None,
+    ) -> None:
+        """Returns of the trained agent on episodes it has never seen.
+
+        Args:
+            run: The run's folder.
+            episodes: Episodes per seed.
+            explore: Plan with the exploration strategy of the run; default: for the task alone, by the mean.
+            video: Also film the first seed's first episode (.gif or .mp4).
+        """
+        evaluate_run(run, episodes=episodes, explore=explore, video=video)
+
+    _call(options, argv, "sombrl eval")
+
+
+def plot(argv: list[str]) -> None:
+    """Sombrl plot RUN... [options]."""
+    from sombrl.plots import plot_runs
+
+    def options(runs: Annotated[tuple[Path, ...], tyro.conf.Positional], out: Path | None = None) -> None:
+        """Learning curves of one or more runs, median and interquartile range over seeds.
+
+        Args:
+            runs: Run folders.
+            out: The picture (.png, .svg or .pdf); default: plots/learning.png in the first run.
+        """
+        print(f"wrote {plot_runs(list(runs), out)}")
+
+    _call(options, argv, "sombrl plot")
+
+
+def list_names(argv: list[str]) -> None:
+    """Sombrl list WHAT."""
+    from sombrl.envs.registry import list_envs
+    from sombrl.exploration.strategies import STRATEGIES
+
+    tables: dict[str, Callable[[], list[tuple[str, str]]]] = {
+        "algorithms": lambda: [(name, algorithm.summary) for name, algorithm in ALGORITHMS.items()],
+        "explorations": lambda: [(name, (make.__doc__ or "").strip()) for name, make in STRATEGIES.items()],
+        "envs": list_envs,
+        "presets": lambda: [(name, str(preset)) for name, preset in PRESETS.items()],
+    }
+    what = argv[0] if argv else ""
+    if what in ("", "-h", "--help"):
+        print(f"usage: sombrl list {'|'.join(tables)}")
+        return
+    if what not in tables:
+        raise nearest(what, tables, "list", see="sombrl list")
+    rows = tables[what]()
+    width = max(len(name) for name, _ in rows)
+    for name, summary in rows:
+        print(f"{name:<{width}}  {summary}")
+
+
+def check_env(argv: list[str]) -> None:
+    """Sombrl check-env ENV [options]."""
+    from sombrl.envs.check import check_env as check
+
+    def options(
+        env: Annotated[str, tyro.conf.Positional],
+        env_kwargs: tuple[str, ...] = (),
+        episode_length: int | None = None,
+    ) -> None:
+        """Whether an environment will work with sombrl, and what to mend.
+
+        Args:
+            env: A name as in `sombrl train --env`.
+            env_kwargs: Options of the environment as name=value.
+            episode_length: Decisions per episode, for environments without a time limit.
+        """
+        kwargs = RunConfig(env_kwargs=env_kwargs).env_options
+        findings = check(env, env_kwargs=kwargs, episode_length=episode_length)
+        for finding in findings:
+            print(f"{finding.level:<8} {finding.sentence}")
+        if any(finding.level == "error" for finding in findings):
+            raise SombrlError(f"{env} will not work as it is: see the errors above.")
+
+    _call(options, argv, "sombrl check-env")
+
+
+def doctor(argv: list[str]) -> None:
+    """Sombrl doctor."""
+    from sombrl.doctor import examine
+
+    if argv:
+        print("usage: sombrl doctor   (takes no options)")
+        return
+    for level, sentence in examine():
+        print(f"{level:<8} {sentence}")
+
+
+def demo(argv: list[str]) -> None:
+    """Sombrl demo [options]."""
+    from sombrl.demo import demo as run_demo
+
+    def options(out: Path = Path("runs/demo"), seeds: int = 5, episodes: int = 8) -> None:
+        """Optimistic against greedy on sparse MountainCar; ends with a table and a page.
+
+        Args:
+            out: The folder of the demo; an old demo in it is replaced.
+            seeds: Seeds per strategy.
+            episodes: Episodes per seed.
+        """
+        run_demo(out, seeds=seeds, episodes=episodes)
+
+    _call(options, argv, "sombrl demo")
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "train": train,
+    "resume": resume,
+    "eval": evaluate,
+    "plot": plot,
+    "list": list_names,
+    "check-env": check_env,
+    "doctor": doctor,
+    "demo": demo,
+}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run a command; bad input is one sentence and exit code 2, a fault while running one and 1."""
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(USAGE)
+        return
+    if argv[0] == "--version":
+        print(f"sombrl {__import__('sombrl').__version__}")
+        return
+    _use_compilation_cache()
+    try:
+        if argv[0] not in COMMANDS:
+            raise nearest(argv[0], COMMANDS, "command", see="sombrl --help")
+        COMMANDS[argv[0]](argv[1:])
+    except SombrlError as error:
+        _stop(str(error), 2)
+    except RunFault as error:
+        _stop(str(error), 1)
+    except Interrupted as stopped:
+        _stop(str(stopped), 130)
+    except KeyboardInterrupt:
+        _stop("stopped.", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
+    except Exception as error:
+        if os.environ.get("SOMBRL_DEBUG"):
+            traceback.print_exc()
+        kind = type(error).__name__
+        _stop(f"an error in sombrl itself, {kind}: {error} (SOMBRL_DEBUG=1 shows the trace; please report it)", 1)
+
+
+def _stop(sentence: str, code: int) -> None:
+    print(f"sombrl: {' '.join(sentence.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _parse(argv: list[str], prog: str, groups: dict[str, type], defaults: dict[str, Any], description: str) -> tuple:
+    """Several dataclasses as one flat command line."""
+    fields = [
+        (name, Annotated[group, tyro.conf.arg(name="")], dataclasses.field(default=defaults[name]))
+        for name, group in groups.items()
+    ]
+    combined = dataclasses.make_dataclass("Options", fields, frozen=True)
+    parsed = tyro.cli(combined, args=argv, prog=prog, description=description)
+    return tuple(getattr(parsed, name) for name in groups)
+
+
+def _call(function: Callable, argv: list[str], prog: str) -> None:
+    tyro.cli(function, args=argv, prog=prog)
+
+
+def _take(argv: list[str], flag: str, default: str) -> tuple[str, list[str]]:
+    """A flag whose value decides the defaults of others, so that it must be read before them."""
+    rest, value = [], default
+    words = iter(argv)
+    for word in words:
+        if word == flag:
+            value = next(words, "")
+        elif word.startswith(flag + "="):
+            value = word.partition("=")[2]
+        else:
+            rest.append(word)
+    return value, rest
+
+
+def _slug(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-." else "-" for c in name)
+
+
+def _free(path: Path) -> Path:
+    """The path, with a number if it is taken."""
+    candidate, number = path, 2
+    while candidate.exists():
+        candidate, number = path.with_name(f"{path.name}-{number}"), number + 1
+    return candidate
+
+
+def _use_compilation_cache() -> None:
+    """Compile once per machine, not once per command."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "sombrl" / "xla"
+        jax.config.update("jax_compilation_cache_dir", str(cache))

@@ -1,0 +1,95 @@
+"""The configuration of a run, and its way to JSON and back."""
+
+import dataclasses
+import types
+import typing
+from typing import Any
+
+from sombrl.records import SombrlError
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """The environment, the seeds and the length of a run."""
+
+    env: str = "Pendulum-v1"
+    """An environment of sombrl (`sombrl list envs`), any Gymnasium Box/Box id, or module:Id-v0."""
+    env_kwargs: tuple[str, ...] = ()
+    """Options of the environment as name=value, e.g. reward=sparse."""
+    action_repeat: int = 1
+    """Frames per decision; rewards are summed."""
+    action_cost: float = 0.0
+    """K of the cost K‖u‖₂ charged for the physical action on every frame."""
+    episode_length: int | None = None
+    """Decisions per episode; default: the environment's own limit."""
+    episodes: int = 10
+    """Episodes per seed."""
+    seed: int = 0
+    """The first seed."""
+    seeds: int = 1
+    """How many seeds to train together: seed, seed + 1, …"""
+
+    def __post_init__(self):
+        """Refuse impossible numbers."""
+        for name in ("episodes", "seeds", "action_repeat"):
+            if getattr(self, name) < 1:
+                raise SombrlError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}.")
+        if self.seed < 0:
+            raise SombrlError(f"--seed must be at least 0, not {self.seed}.")
+
+    @property
+    def seed_list(self) -> list[int]:
+        """The seeds."""
+        return list(range(self.seed, self.seed + self.seeds))
+
+    @property
+    def env_options(self) -> dict[str, Any]:
+        """`env_kwargs` as a dictionary."""
+        return dict(_option(text) for text in self.env_kwargs)
+
+
+def to_json(config: Any) -> Any:
+    """A frozen dataclass as plain JSON data; infinities as strings, because JSON has none."""
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        return {field.name: to_json(getattr(config, field.name)) for field in dataclasses.fields(config)}
+    if isinstance(config, float) and config in (float("inf"), float("-inf")):
+        return str(config)
+    return list(config) if isinstance(config, tuple) else config
+
+
+def from_json(cls: type, data: dict[str, Any]) -> Any:
+    """The inverse of `to_json`. Unknown names are refused, missing ones keep their default."""
+    hints = typing.get_type_hints(cls)
+    names = {field.name for field in dataclasses.fields(cls)}
+    if unknown := set(data) - names:
+        raise SombrlError(
+            f"the setting {sorted(unknown)[0]!r} is not known to this version of sombrl: "
+            "use the version that wrote it (see manifest.json)."
+        )
+    return cls(**{name: _value(hints[name], value) for name, value in data.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint = next(option for option in typing.get_args(hint) if option is not types.NoneType)
+        return None if value is None else _value(hint, value)
+    if dataclasses.is_dataclass(hint):
+        return from_json(typing.cast(type, hint), value)
+    if hint is float:
+        return float(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise SombrlError(f"--env-kwargs takes name=value, not {text!r}.")
+    lowered = value.lower()
+    if lowered in ("true", "false"):
+        return name, lowered == "true"
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value

@@ -1,0 +1,246 @@
+"""iCEM (Pinneri et al. 2020): the cross-entropy method with coloured noise, kept elites and a warm start."""
+
+import math
+import numbers
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from sombrl.controllers.base import AbstractController
+from sombrl.controllers.noise import sample_plans
+from sombrl.exploration.base import ImaginedMDP
+from sombrl.records import SombrlError, State
+from sombrl.replay import Replay
+from sombrl.rollout import score_candidates
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse what is not a whole number of at least 1."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise SombrlError(f"{name} must be a whole number of at least 1, not {value!r}.")
+
+
+def check_range(name: str, value: Any, low: float, high: float = math.inf) -> None:
+    """Refuse what is not a finite number from `low` to `high`; NaN compares false, so it is refused too."""
+    if not isinstance(value, numbers.Real) or not (low <= value <= high) or math.isinf(value):
+        bounds = f"at least {low}" if math.isinf(high) else f"between {low} and {high}"
+        raise SombrlError(f"{name} must be a finite number {bounds}, not {value!r}.")
+
+
+@dataclass(frozen=True)
+class ICEMConfig:
+    """The knobs of iCEM. The defaults are the `light` preset: two CPU cores."""
+
+    num_samples: int = 200  # fresh candidates per iteration
+    num_elites: int = 20  # the search distribution is refitted to this many; a tenth of the samples
+    iterations: int = 4  # refits per decision
+    horizon: int = 20  # decisions looked ahead
+    particles: int = 5  # imagined futures per candidate; a deterministic MDP uses 1 whatever this says
+    init_std: float = 0.5  # of the noise at the start of each decision; actions span [-1, 1]
+    momentum: float = 0.0  # share of the old mean and variance in the new; 1 never refits (random shooting)
+    noise_exponent: float = 0.25  # power spectrum f^-exponent along time; 0 is white
+    keep_fraction: float = 0.3  # share of the elites that compete again in the next iteration
+    shift_elites: bool = True  # whether they compete in the next decision too, shifted by one
+    population_decay: float = 1.0  # iteration i draws samples/decay^i; above 1 it compiles slowly (unrolled)
+    execute: Literal["best", "mean"] = "best"  # the best plan ever scored, or the mean of the last elites
+
+    def __post_init__(self):
+        """Refuse what cannot be planned with."""
+        for name in ("num_samples", "num_elites", "iterations", "horizon", "particles"):
+            check_count(name, getattr(self, name))
+        if self.num_elites > self.num_samples:
+            raise SombrlError(
+                f"num_elites ({self.num_elites}) must not exceed num_samples ({self.num_samples}); "
+                "a tenth of the samples is usual."
+            )
+        check_range("init_std", self.init_std, 0.0)
+        check_range("momentum", self.momentum, 0.0, 1.0)
+        check_range("noise_exponent", self.noise_exponent, 0.0)
+        check_range("keep_fraction", self.keep_fraction, 0.0, 1.0)
+        check_range("population_decay", self.population_decay, 1.0)
+        if not isinstance(self.shift_elites, bool):
+            raise SombrlError(f"shift_elites must be true or false, not {self.shift_elites!r}.")
+        if self.execute not in ("best", "mean"):
+            raise SombrlError(f'execute must be "best" or "mean", not {self.execute!r}.')
+
+    @property
+    def kept(self) -> int:
+        """How many elites are carried. Rounded first: 0.3 · 10 is a little less than 3 in binary."""
+        return math.floor(round(self.keep_fraction * self.num_elites, 6))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Fresh candidates in each iteration, never so few that the elites are no choice."""
+        fewest = min(self.num_samples, 2 * self.num_elites)
+        decayed = (int(self.num_samples / self.population_decay**i) for i in range(self.iterations))
+        return tuple(max(n, fewest) for n in decayed)
+
+
+PRESETS: dict[str, ICEMConfig] = {
+    "light": ICEMConfig(),
+    # The published nonepisodic GP runs (opax). They do not carry elites from one decision to the next.
+    "pendulum": ICEMConfig(num_samples=500, num_elites=50, iterations=10, horizon=20, shift_elites=False),
+    "mountain-car": ICEMConfig(
+        num_samples=1000, num_elites=100, iterations=5, horizon=50, shift_elites=False
+    ),
+}
+
+
+class ICEMState(eqx.Module):
+    """What one decision leaves to the next, already shifted by one, and how it went."""
+
+    plan: Float[Array, "horizon plan"]  # the warm start
+    elites: Float[Array, "kept horizon plan"]  # best first
+    valid: Bool[Array, " kept"]  # which of them were really scored; the others must not compete
+    num_nan: Int[Array, ""]  # candidates of the last decision without a finite return
+    planned_return: Float[Array, ""]  # the best return of the last decision; -inf if no candidate had one
+
+
+class _Search(eqx.Module):
+    """What one iteration leaves to the next."""
+
+    mean: Float[Array, "horizon plan"]
+    variance: Float[Array, "horizon plan"]
+    elites: Float[Array, "kept horizon plan"]
+    valid: Bool[Array, " kept"]
+    best: Float[Array, "horizon plan"]
+    best_score: Float[Array, ""]
+    num_nan: Int[Array, ""]
+
+
+def shift(plan: Float[Array, "horizon plan"]) -> Float[Array, "horizon plan"]:
+    """The same plan one decision later: the first action is spent, the last one repeated."""
+    return jnp.concatenate([plan[1:], plan[-1:]])
+
+
+def weighted_moments(
+    plans: Float[Array, "batch horizon plan"], weights: Float[Array, " batch"]
+) -> tuple[Float[Array, "horizon plan"], Float[Array, "horizon plan"]]:
+    """The mean and variance of plans whose weights sum to 1."""
+
+    def average(values):  # "highest": a GPU would use TF32, of three digits
+        return jnp.einsum("b,bhp->hp", weights, values, precision="highest")
+
+    mean = average(plans)
+    return mean, average((plans - mean[None]) ** 2)
+
+
+class ICEM(AbstractController):
+    """Replans at every decision; nothing is learned."""
+
+    config: ICEMConfig = eqx.field(static=True, default_factory=ICEMConfig)
+
+    def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> ICEMState:
+        """Nothing planned: the warm start is doing nothing, and no elites compete."""
+        plan = jnp.zeros((self.config.horizon, mdp.action_dim), jnp.float32)
+        return ICEMState(
+            plan=plan,
+            elites=jnp.zeros((self.config.kept, *plan.shape), jnp.float32),
+            valid=jnp.zeros(self.config.kept, bool),
+            num_nan=jnp.zeros((), jnp.int32),
+            planned_return=jnp.full((), -jnp.inf, jnp.float32),
+        )
+
+    def begin_episode(self, state: ICEMState, mdp: ImaginedMDP) -> ICEMState:
+        """Forget the warm start and the elites: the system is somewhere else now."""
+        empty = jax.tree.map(jnp.zeros_like, (state.plan, state.elites, state.valid))
+        return ICEMState(*empty, num_nan=state.num_nan, planned_return=state.planned_return)
+
+    def improve(
+        self, state: ICEMState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
+    ) -> tuple[ICEMState, dict[str, Float[Array, ""]]]:
+        """Nothing to learn."""
+        return state, {}
+
+    def act(
+        self, state: ICEMState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " plan"], ICEMState]:
+        """Search, and take the first action of the plan that was found."""
+        config = self.config
+        noise_key, particle_key = jr.split(key)
+        keys = jr.split(noise_key, config.iterations)
+        search = _Search(
+            mean=state.plan,
+            variance=jnp.full_like(state.plan, config.init_std**2),
+            elites=state.elites,
+            valid=state.valid,
+            best=state.plan,  # should every candidate be NaN, the old plan goes on: it is finite
+            best_score=jnp.full((), -jnp.inf, jnp.float32),
+            num_nan=jnp.zeros((), jnp.int32),
+        )
+        if config.population_decay == 1:
+
+            def body(search, key):
+                return self._iterate(search, mdp, belief, config.num_samples, key, particle_key), None
+
+            search, _ = jax.lax.scan(body, search, keys)
+        else:  # the sizes differ, so that a loop cannot be rolled
+            for i, size in enumerate(config.sizes):
+                search = self._iterate(search, mdp, belief, size, keys[i], particle_key)
+
+        plan = search.best if config.execute == "best" else search.mean
+        return plan[0], ICEMState(
+            plan=shift(plan),
+            elites=jax.vmap(shift)(search.elites),
+            valid=search.valid if config.shift_elites else jnp.zeros_like(search.valid),
+            num_nan=search.num_nan,
+            planned_return=search.best_score,
+        )
+
+    def _iterate(
+        self,
+        search: _Search,
+        mdp: ImaginedMDP,
+        belief: State,
+        size: int,
+        noise_key: Key[Array, ""],
+        particle_key: Key[Array, ""],
+    ) -> _Search:
+        """Sample, score, refit to the elites."""
+        config = self.config
+        fresh = sample_plans(
+            search.mean, jnp.sqrt(search.variance), size, config.noise_exponent, key=noise_key
+        )
+        plans = jnp.concatenate([fresh, search.elites])
+        competes = jnp.concatenate([jnp.ones(size, bool), search.valid])
+        # Cloned, i.e. reused on purpose: all iterations of a decision meet the same random numbers, so that
+        # the best ever scored is the best plan and not the luckiest iteration.
+        scores = score_candidates(mdp, belief, plans, particles=config.particles, key=jr.clone(particle_key))
+        num_nan = jnp.sum(competes & ~jnp.isfinite(scores), dtype=jnp.int32)
+        scores = jnp.where(competes, scores, -jnp.inf)
+
+        top_scores, top = jax.lax.top_k(scores, config.num_elites)
+        elites = plans[top]
+        finite = jnp.isfinite(top_scores)  # with fewer finite scores than elites, the rest are no elites
+        count = jnp.sum(finite, dtype=jnp.float32)
+        mean, variance = weighted_moments(elites, finite.astype(jnp.float32) / jnp.maximum(count, 1.0))
+        old = jnp.where(count > 0, config.momentum, 1.0).astype(jnp.float32)
+        better = top_scores[0] > search.best_score
+        return _Search(
+            mean=old * search.mean + (1.0 - old) * mean,
+            variance=old * search.variance + (1.0 - old) * variance,
+            elites=elites[: config.kept],
+            valid=finite[: config.kept],
+            best=jnp.where(better, elites[0], search.best),
+            best_score=jnp.where(better, top_scores[0], search.best_score),
+            num_nan=search.num_nan + num_nan,
+        )
+
+
+def cem(config: ICEMConfig = PRESETS["light"]) -> ICEM:
+    """The plain cross-entropy method of that size: white noise, no elites kept, and the mean is executed."""
+    return ICEM(
+        replace(
+            config,
+            noise_exponent=0.0,
+            keep_fraction=0.0,
+            shift_elites=False,
+            population_decay=1.0,
+            execute="mean",
+        )
+    )

@@ -1,0 +1,125 @@
+"""MPPI (Williams et al. 2017): every candidate counts, weighted by the exponential of its return."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, Key
+
+from sombrl.controllers.base import AbstractController
+from sombrl.controllers.icem import check_count, check_range, shift, weighted_moments
+from sombrl.controllers.noise import sample_plans
+from sombrl.exploration.base import ImaginedMDP
+from sombrl.records import SombrlError, State
+from sombrl.replay import Replay
+from sombrl.rollout import score_candidates
+
+
+@dataclass(frozen=True)
+class MPPIConfig:
+    """The knobs of MPPI. The defaults cost as much as the `light` preset of iCEM."""
+
+    num_samples: int = 200  # candidates per iteration
+    iterations: int = 4  # updates per decision
+    horizon: int = 20  # decisions looked ahead
+    particles: int = 5  # imagined futures per candidate; a deterministic MDP uses 1 whatever this says
+    init_std: float = 0.5  # of the noise at the start of each decision; actions span [-1, 1]
+    noise_exponent: float = 0.25  # power spectrum f^-exponent along time; 0 is white
+    temperature: float = 0.3  # in stds of the scores, so that it means the same at every scale of reward
+    std_update: float = 0.5  # share of the weighted samples' variance in the new variance; 0 is plain MPPI
+
+    def __post_init__(self):
+        """Refuse what cannot be planned with."""
+        for name in ("num_samples", "iterations", "horizon", "particles"):
+            check_count(name, getattr(self, name))
+        check_range("init_std", self.init_std, 0.0)
+        check_range("noise_exponent", self.noise_exponent, 0.0)
+        check_range("temperature", self.temperature, 0.0)
+        if self.temperature == 0:
+            raise SombrlError("temperature must be above 0; for the best candidate alone use iCEM.")
+        check_range("std_update", self.std_update, 0.0, 1.0)
+
+
+class MPPIState(eqx.Module):
+    """What one decision leaves to the next, and how it went."""
+
+    plan: Float[Array, "horizon plan"]  # the warm start, already shifted by one
+    num_nan: Int[Array, ""]  # candidates of the last decision without a finite return
+    planned_return: Float[Array, ""]  # the best return of the last decision; -inf if no candidate had one
+
+
+def softmax_weights(scores: Float[Array, " batch"], temperature: float) -> Float[Array, " batch"]:
+    """exp((score - best)/(temperature · std of the scores)), normalised; a score of -inf weighs nothing.
+
+    With no finite score at all every weight is zero.
+    """
+    finite = jnp.isfinite(scores)
+    count = jnp.maximum(jnp.sum(finite, dtype=jnp.float32), 1.0)
+    # Centred on the best: the differences are small numbers even where the scores are large ones.
+    gaps = jnp.where(finite, scores - jnp.max(jnp.where(finite, scores, -jnp.inf)), 0.0)
+    centred = jnp.where(finite, gaps - jnp.sum(gaps) / count, 0.0)
+    std = jnp.sqrt(jnp.sum(centred**2) / count)
+    # Equal scores have no std and no gaps: 0/tiny = 0, and the weights are uniform.
+    scale = jnp.maximum(temperature * std, jnp.finfo(jnp.float32).tiny)
+    weights = jnp.where(finite, jnp.exp(gaps / scale), 0.0)
+    return weights / jnp.maximum(jnp.sum(weights), 1.0)  # the best weighs 1, so the sum is above that, or 0
+
+
+class MPPI(AbstractController):
+    """Replans at every decision; nothing is learned."""
+
+    config: MPPIConfig = eqx.field(static=True, default_factory=MPPIConfig)
+
+    def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> MPPIState:
+        """Nothing planned: the warm start is doing nothing."""
+        return MPPIState(
+            plan=jnp.zeros((self.config.horizon, mdp.action_dim), jnp.float32),
+            num_nan=jnp.zeros((), jnp.int32),
+            planned_return=jnp.full((), -jnp.inf, jnp.float32),
+        )
+
+    def begin_episode(self, state: MPPIState, mdp: ImaginedMDP) -> MPPIState:
+        """Forget the warm start: the system is somewhere else now."""
+        return MPPIState(jnp.zeros_like(state.plan), state.num_nan, state.planned_return)
+
+    def improve(
+        self, state: MPPIState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
+    ) -> tuple[MPPIState, dict[str, Float[Array, ""]]]:
+        """Nothing to learn."""
+        return state, {}
+
+    def act(
+        self, state: MPPIState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " plan"], MPPIState]:
+        """Average the candidates, and take the first action of the average."""
+        config = self.config
+        noise_key, particle_key = jr.split(key)
+
+        def iterate(carry, key):
+            mean, variance, best_score, num_nan = carry
+            plans = sample_plans(mean, jnp.sqrt(variance), config.num_samples, config.noise_exponent, key=key)
+            # Cloned, i.e. reused on purpose: all iterations of a decision meet the same random numbers.
+            particles_key = jr.clone(particle_key)
+            scores = score_candidates(mdp, belief, plans, particles=config.particles, key=particles_key)
+            finite = jnp.isfinite(scores)
+            new_mean, new_variance = weighted_moments(plans, softmax_weights(scores, config.temperature))
+            found = jnp.any(finite)  # otherwise the search goes on from where it was
+            update = jnp.where(found, config.std_update, 0.0).astype(jnp.float32)
+            return (
+                jnp.where(found, new_mean, mean),
+                (1.0 - update) * variance + update * new_variance,
+                jnp.maximum(best_score, jnp.max(scores)),
+                num_nan + jnp.sum(~finite, dtype=jnp.int32),
+            ), None
+
+        start = (
+            state.plan,
+            jnp.full_like(state.plan, config.init_std**2),
+            jnp.full((), -jnp.inf, jnp.float32),
+            jnp.zeros((), jnp.int32),
+        )
+        keys = jr.split(noise_key, config.iterations)
+        (plan, _, best_score, num_nan), _ = jax.lax.scan(iterate, start, keys)
+        return plan[0], MPPIState(shift(plan), num_nan, best_score)

@@ -1,0 +1,137 @@
+"""Gymnasium environments from an id, a factory or a ready one; every way this fails is one sentence."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from sombrl.envs.mountain_car import MountainCar
+from sombrl.envs.pendulum import Pendulum
+from sombrl.names import nearest
+from sombrl.records import AbstractTask, SombrlError
+
+EnvSource = Any
+"""An id, a function that makes a `gymnasium.Env`, or one; `Any`, for the rest gets a sentence."""
+
+KNOWN_TASKS: dict[str, tuple[Callable[[int], AbstractTask], set[str]]] = {
+    "Pendulum-v1": (lambda repeat: Pendulum(start="random").task(repeat), {"g"}),
+    "MountainCarContinuous-v0": (lambda repeat: MountainCar(terminates=True).task(repeat), set()),
+}
+"""The tasks whose reward we know, with the keyword arguments that leave it as it is."""
+
+PLAIN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # what `make` adds; none touches the reward
+
+
+def make_many(source: EnvSource, count: int, kwargs: Mapping[str, Any], render: bool) -> list[gymnasium.Env]:
+    """`count` environments; `source` is an id, a function that makes one, or (for a count of 1) one."""
+    if isinstance(source, str):
+        check_id(source)
+        return [_make_id(source, kwargs, render) for _ in range(count)]
+    if isinstance(source, gymnasium.Env):
+        if count > 1:
+            raise SombrlError(
+                f"One ready environment cannot serve {count} seeds; pass a function that makes one instead."
+            )
+        if kwargs:
+            raise SombrlError("env_kwargs cannot change a ready environment; pass a function that makes one.")
+        return [source]
+    _refuse_strangers(source, "The environment")
+    if not callable(source):
+        raise SombrlError(
+            f"An environment is a name, a gymnasium.Env or a function that makes one, not {source!r}."
+        )
+    envs = [_call_factory(source, kwargs, render) for _ in range(count)]
+    if len({id(env.unwrapped) for env in envs}) < count:
+        raise SombrlError(
+            "The environment function returned the same environment twice; make a new one per call."
+        )
+    return envs
+
+
+def check_id(name: str, also: tuple[str, ...] = ()) -> None:
+    """Refuse an id Gymnasium does not know; `also` are other names worth suggesting."""
+    module, _, bare = name.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)  # importing it registers its environments
+        except Exception as error:
+            raise SombrlError(
+                f'"{name}" needs the module {module}, whose import failed ({_first_line(error)}); install it '
+                "or correct the name."
+            ) from error
+    if bare not in gymnasium.registry:
+        raise nearest(bare, [*also, *gymnasium.registry], "environment")
+
+
+def _make_id(name: str, kwargs: Mapping[str, Any], render: bool) -> gymnasium.Env:
+    mode = {"render_mode": "rgb_array"} if render else {}
+    try:
+        # Without the passive checker: `sombrl check-env` says the same once, not on every step.
+        return gymnasium.make(name, disable_env_checker=True, **{**mode, **kwargs})
+    except Exception as error:
+        raise SombrlError(f"{name} could not be made: {_first_line(error)}") from error
+
+
+def _call_factory(factory: Callable, kwargs: Mapping[str, Any], render: bool) -> gymnasium.Env:
+    mode = {"render_mode": "rgb_array"} if render and _takes_render_mode(factory) else {}
+    try:
+        env = factory(**{**mode, **kwargs})
+    except Exception as error:
+        raise SombrlError(f"The environment function failed: {_first_line(error)}") from error
+    _refuse_strangers(env, "The environment function's result")
+    if not isinstance(env, gymnasium.Env):
+        raise SombrlError(f"The environment function must return a gymnasium.Env, not {type(env).__name__}.")
+    return env
+
+
+def _refuse_strangers(env: object, what: str) -> None:
+    """Neither the old gym nor vector environments look like `gymnasium.Env` to us."""
+    if any(base.__module__.split(".")[0] == "gym" for base in type(env).__mro__):
+        raise SombrlError(
+            f"{what} comes from the old gym package; port it to gymnasium, or wrap it with "
+            "shimmy.GymV26CompatibilityV0."
+        )
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        raise SombrlError(f"{what} is a vector environment; pass a single one, sombrl makes one per seed.")
+
+
+def _takes_render_mode(factory: Callable) -> bool:
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return False
+    any_keyword = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    return any_keyword or "render_mode" in parameters
+
+
+def frame_limit(env: gymnasium.Env) -> int | None:
+    """The time limit in frames: of the spec, or of a TimeLimit wrapped round an unregistered environment."""
+    if env.spec is not None and env.spec.max_episode_steps:
+        return int(env.spec.max_episode_steps)
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            return int(env._max_episode_steps)
+        env = env.env
+    return None
+
+
+def known_task(env: gymnasium.Env, action_repeat: int) -> AbstractTask | None:
+    """The task whose reward formula we have, if nothing about `env` can have changed it."""
+    if env.spec is None or env.spec.id not in KNOWN_TASKS:
+        return None
+    make, harmless = KNOWN_TASKS[env.spec.id]
+    if set(env.spec.kwargs) - harmless - {"render_mode"}:
+        return None
+    while isinstance(env, gymnasium.Wrapper):
+        if not isinstance(env, PLAIN_WRAPPERS):
+            return None
+        env = env.env
+    return make(action_repeat)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

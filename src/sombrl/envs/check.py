@@ -1,0 +1,163 @@
+"""What to know about an environment before a long run, as findings, never as a stack trace."""
+
+import contextlib
+import dataclasses
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+
+from sombrl.envs.adapters.boxes import check_spaces, to_physical
+from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
+from sombrl.envs.adapters.making import EnvSource, make_many
+from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.registry import make_envs
+from sombrl.records import RunFault, SombrlError
+
+WIDE_SCALES = 1e3  # a ratio of standard deviations worth mentioning
+NOT_OUR_CONCERN = ("symmetric and normalized", "alternative render modes")  # we rescale; we render rarely
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One sentence about an environment; `level` is "ok", "warning" or "error"."""
+
+    level: str
+    sentence: str
+
+
+def check_env(env: EnvSource, *, seed: int = 0, steps: int = 200, **options: Any) -> list[Finding]:
+    """Try `env` with random actions for at most `steps` decisions; `options` are those of `make_envs`."""
+    try:
+        envs = make_envs(env, [seed], **options)
+    except Exception as error:
+        return [Finding("error", _sentence(error))]
+    checks: list[Callable[..., list[Finding]]] = [_describe, _check_rollout]
+    checks += [_check_raw] if isinstance(envs, GymnasiumEnvs) else []
+    findings: list[Finding] = []
+    for check in checks:
+        try:
+            findings += check(envs, steps, options)
+        except Exception as error:
+            findings.append(Finding("error", _sentence(error)))
+    if isinstance(envs, GymnasiumEnvs):
+        findings += _run_gymnasium_checker(env, options.get("env_kwargs") or {})
+        if not isinstance(env, gymnasium.Env):  # a ready one belongs to the caller
+            with contextlib.suppress(Exception):
+                envs.close()
+    return list(dict.fromkeys(findings))
+
+
+def _describe(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
+    """Sizes, episode length, and who knows the reward."""
+    spec = envs.spec
+    sizes = f"{spec.name}: observations of {spec.obs_dim} number(s), actions of {spec.action_dim}."
+    length = f"Episodes last at most {spec.episode_length} decisions of {spec.action_repeat} frame(s)."
+    reward = "The reward is not known to sombrl and will be learned from data."
+    if envs.task is not None:
+        reward = "The reward and the end of the task are known, and planning uses them."
+    findings = [Finding("ok", sentence) for sentence in (sizes, length, reward)]
+    asked = options.get("episode_length")
+    if asked is not None and asked > spec.episode_length:
+        limit = f"episode_length {asked} is more than the environment's own limit of {spec.episode_length}."
+        findings.append(Finding("warning", limit))
+    return findings
+
+
+def _check_rollout(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
+    """The same episode twice: finite, repeatable, informative."""
+    obs, rewards = _rollout(envs, steps)
+    again, rewards_again = _rollout(envs, steps)
+    findings = [Finding("ok", f"Observations and rewards were finite in {len(rewards)} random decisions.")]
+    if not np.array_equal(obs[0], again[0]):
+        text = (
+            "reset(seed=...) does not fix the start: the same seed gave two; call super().reset(seed=seed)."
+        )
+        findings.append(Finding("error", text))
+    elif not (np.array_equal(obs, again) and np.array_equal(rewards, rewards_again)):
+        text = (
+            "The same seed and actions gave two trajectories: draw all randomness from self.np_random, or "
+            "runs cannot be repeated or resumed mid-episode."
+        )
+        findings.append(Finding("error", text))
+    else:
+        findings.append(Finding("ok", "The same seed and actions give the same trajectory."))
+    constant = np.flatnonzero(np.ptp(obs, axis=0) == 0)
+    if constant.size:
+        which = ", ".join(map(str, constant[:8])) + (", …" if constant.size > 8 else "")
+        text = f"Observation {which} never changed under random actions; a constant tells a model nothing."
+        findings.append(Finding("warning", text))
+    scales = np.std(obs, axis=0, dtype=np.float64)
+    scales = scales[scales > 0]
+    if scales.size and scales.max() / scales.min() > WIDE_SCALES:
+        ratio = scales.max() / scales.min()
+        text = f"Observation scales differ by a factor of {ratio:.0f}, which normalisation takes care of."
+        findings.append(Finding("ok", text))
+    if np.ptp(rewards) == 0:
+        text = (
+            f"The reward was {rewards[0]:g} throughout under random actions: sparse, so exploration matters."
+        )
+        findings.append(Finding("ok", text))
+    return findings
+
+
+def _rollout(envs: AbstractEnvs, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Observations [time + 1, obs] and rewards [time] of episode 0 under fixed random actions."""
+    rng = np.random.default_rng(0)
+    obs, rewards = [envs.reset(0)[0]], []
+    for _ in range(min(steps, envs.spec.episode_length)):
+        step = envs.step(rng.uniform(-1, 1, (1, envs.spec.action_dim)), np.ones(1, bool))
+        obs.append(step.obs[0])
+        rewards.append(step.reward[0])
+        if step.terminated[0] or step.truncated[0]:
+            break
+    return np.stack(obs), np.array(rewards)
+
+
+def _check_raw(envs: GymnasiumEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
+    """What the simulator itself returns, before sombrl converts it."""
+    env, rng, findings = envs.envs[0], np.random.default_rng(0), []
+    obs, _ = env.reset(seed=0)
+    obs_box, action_box = check_spaces(env, envs.spec.name)
+    for _ in range(min(steps, 50)):
+        if np.any(np.asarray(obs) < obs_box.low) or np.any(np.asarray(obs) > obs_box.high):
+            findings.append(Finding("warning", "An observation lies outside the declared observation space."))
+        action = rng.uniform(-1, 1, envs.spec.action_dim)
+        obs, _, terminated, truncated, _ = env.step(to_physical(action, action_box))
+        for name, flag in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(flag, bool | np.bool_):
+                text = f"step returns a {type(flag).__name__} for {name}; return a bool."
+                findings.append(Finding("error", text))
+        if terminated or truncated:
+            break
+    bools = all("return a bool" not in finding.sentence for finding in findings)
+    return [*findings, *([Finding("ok", "terminated and truncated are booleans.")] if bools else [])]
+
+
+def _run_gymnasium_checker(env: EnvSource, kwargs: dict[str, Any]) -> list[Finding]:
+    """Gymnasium's own opinion, on a fresh environment where one can be made."""
+    findings = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            made = make_many(env, 1, kwargs, render=False)[0]
+            gymnasium_check_env(made.unwrapped, skip_render_check=True)
+        except Exception as error:
+            findings.append(Finding("error", f"Gymnasium's checker: {_sentence(error)}"))
+    for warning in caught:
+        text = _sentence(warning.message)
+        if issubclass(warning.category, UserWarning) and not any(skip in text for skip in NOT_OUR_CONCERN):
+            findings.append(Finding("warning", f"Gymnasium's checker: {text}"))
+    return findings or [Finding("ok", "Gymnasium's checker has nothing to add.")]
+
+
+def _sentence(problem: Warning | Exception | str) -> str:
+    """The text of an error or warning on one line, without colours."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(problem))
+    text = re.sub(r"\s+", " ", text).strip().removeprefix("WARN: ")
+    known = isinstance(problem, SombrlError | RunFault | Warning | AssertionError)
+    return text if known and text else f"{type(problem).__name__}: {text}"

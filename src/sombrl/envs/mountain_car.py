@@ -1,0 +1,125 @@
+"""Gymnasium's `MountainCarContinuous-v0` in JAX: an underpowered car, and nothing but cost until the goal."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
+
+from sombrl.envs.base import AbstractWorld
+from sombrl.envs.guards import check_cost
+from sombrl.records import AbstractTask, SombrlError
+
+POWER, GRAVITY = 0.0015, 0.0025
+MIN_POSITION, MAX_POSITION, MAX_SPEED = -1.2, 0.6, 0.07
+GOAL_POSITION, GOAL_VELOCITY, GOAL_REWARD = 0.45, 0.0, 100.0
+
+
+class MountainCar(AbstractWorld):
+    """State and observation (x, v); the action is the force.
+
+    - `action_cost`: c in 100·[goal] − c u², the goal being x' ≥ 0.45 and v' ≥ 0.
+    - `terminates`: False, the paper's variant: the car may stay and earns 100 on every frame there, episodes
+      of 200 frames. True, Gymnasium's: the goal ends the episode, at most 999 frames.
+    """
+
+    obs_dim: ClassVar[int] = 2
+    action_dim: ClassVar[int] = 1
+
+    action_cost: float = eqx.field(static=True)
+    terminates: bool = eqx.field(static=True)
+
+    def __init__(self, action_cost: float | int = 0.1, terminates: bool = False):
+        self.action_cost = check_cost(action_cost)
+        if not isinstance(terminates, bool):
+            raise SombrlError(f"terminates must be True or False, not {terminates!r}.")
+        self.terminates = terminates
+
+    @property
+    def episode_frames(self) -> int:  # type: ignore[override]  # a class variable in the contract; here it depends
+        """200 frames, or Gymnasium's 999 for its terminating variant."""
+        return 999 if self.terminates else 200
+
+    def reset(self, *, key: Key[Array, ""]) -> Float[Array, " state"]:
+        """x ~ U(−0.6, −0.4), at rest."""
+        position = jr.uniform(key, (), jnp.float32, -0.6, -0.4)
+        return jnp.stack([position, jnp.zeros((), jnp.float32)])
+
+    def step(
+        self, state: Float[Array, " state"], action: Float[Array, " action"], *, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " state"], Float[Array, ""], Bool[Array, ""]]:
+        """One frame; the left wall stops the car, the right one only holds it (there it can rest)."""
+        force = _force(action)
+        velocity = state[1] + POWER * force - GRAVITY * jnp.cos(3.0 * state[0])
+        velocity = jnp.clip(velocity, -MAX_SPEED, MAX_SPEED)
+        position = jnp.clip(state[0] + velocity, MIN_POSITION, MAX_POSITION)
+        velocity = jnp.where((position <= MIN_POSITION) & (velocity < 0.0), 0.0, velocity)
+        next_state = jnp.stack([position, velocity])
+        goal = at_goal(next_state)
+        reward = jnp.where(goal, GOAL_REWARD, 0.0).astype(state.dtype) - self.action_cost * force**2
+        return next_state, reward, goal & self.terminates
+
+    def observe(self, state: Float[Array, " state"]) -> Float[Array, " obs"]:
+        """(x, v)."""
+        return state
+
+    def task(self, action_repeat: int) -> AbstractTask:
+        """The known reward and termination on observations."""
+        return MountainCarTask(self, action_repeat)
+
+    def draw(self, state: Float[Array, " state"], axes) -> None:
+        """The hill, the goal's flag, and the car along the slope."""
+        position = float(np.asarray(state)[0])
+        xs = np.linspace(MIN_POSITION, MAX_POSITION, 200)
+        axes.fill_between(xs, -0.1, _height(xs), color="#dfe5d8", linewidth=0)
+        axes.plot(xs, _height(xs), color="#5b7045", linewidth=2)
+        foot = _height(GOAL_POSITION)
+        axes.plot([GOAL_POSITION, GOAL_POSITION], [foot, foot + 0.22], color="0.25", linewidth=2)
+        flag = np.array([GOAL_POSITION, foot]) + np.array([[0.0, 0.22], [0.11, 0.18], [0.0, 0.14]])
+        axes.fill(flag[:, 0], flag[:, 1], color="#dd8452")
+        slope = np.arctan(1.35 * np.cos(3.0 * position))  # the derivative of the height
+        turn = np.array([[np.cos(slope), np.sin(slope)], [-np.sin(slope), np.cos(slope)]])
+        place = np.array([position, _height(position)])
+        body = np.array([[-0.08, 0.035], [0.08, 0.035], [0.055, 0.1], [-0.055, 0.1]]) @ turn + place
+        wheels = np.array([[-0.045, 0.028], [0.045, 0.028]]) @ turn + place
+        axes.fill(body[:, 0], body[:, 1], color="#4c72b0", zorder=3)
+        axes.plot(wheels[:, 0], wheels[:, 1], "o", color="0.2", markersize=7, zorder=4)
+        axes.set(xlim=(MIN_POSITION, MAX_POSITION), ylim=(-0.02, 1.28), aspect="equal")
+        axes.set_axis_off()
+
+
+class MountainCarTask(AbstractTask):
+    """The car's reward and end read off the next observation, for decisions of `action_repeat` frames."""
+
+    world: MountainCar
+    action_repeat: int = eqx.field(static=True)
+
+    def reward(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Float[Array, ""]:
+        """`action_repeat` × the frame's reward; a goal that ends the episode is paid once."""
+        paid = 1 if self.world.terminates else self.action_repeat
+        prize = jnp.where(at_goal(next_state), paid * GOAL_REWARD, 0.0).astype(next_state.dtype)
+        force = _force(action.astype(next_state.dtype))
+        return prize - self.action_repeat * self.world.action_cost * force**2
+
+    def terminated(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Bool[Array, ""]:
+        """At the goal, if the world terminates."""
+        return at_goal(next_state) & self.world.terminates
+
+
+def at_goal(state: Float[Array, " state"]) -> Bool[Array, ""]:
+    """x ≥ 0.45 and v ≥ 0."""
+    return (state[0] >= GOAL_POSITION) & (state[1] >= GOAL_VELOCITY)
+
+
+def _force(action: Float[Array, " action"]) -> Float[Array, ""]:
+    return jnp.clip(action[0], -1.0, 1.0)
+
+
+def _height(position):
+    return 0.45 * np.sin(3.0 * position) + 0.55

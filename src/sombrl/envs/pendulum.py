@@ -1,0 +1,120 @@
+"""Gymnasium's `Pendulum-v1` in JAX, with the paper's hanging start and sparse reward."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
+
+from sombrl.envs.base import AbstractWorld
+from sombrl.envs.guards import check_choice, check_cost
+from sombrl.envs.tolerance import tolerance
+from sombrl.records import AbstractTask
+
+GRAVITY, MASS, LENGTH, DT = 10.0, 1.0, 1.0, 0.05
+MAX_TORQUE, MAX_SPEED = 2.0, 8.0
+DENSE_COST = 0.001  # Gymnasium's weight of u²
+
+
+class Pendulum(AbstractWorld):
+    """State (θ, ω), θ = 0 upright; observation (cos θ, sin θ, ω); torque u = 2·action.
+
+    - `start`: "hanging" (θ = π, ω = 0: the paper's swing-up) or "random" (Gymnasium's uniform).
+    - `reward`: "dense", −(θ² + 0.1 ω² + c u²), or "sparse", upright × slow + c (idle − 1); both judge the
+      state *before* the step, as Gymnasium does.
+    - `action_cost`: c. Left out, it is Gymnasium's 0.001 for the dense reward and 0 for the sparse one.
+    """
+
+    obs_dim: ClassVar[int] = 3
+    action_dim: ClassVar[int] = 1
+    episode_frames: ClassVar[int] = 200
+
+    start: str = eqx.field(static=True)
+    reward: str = eqx.field(static=True)
+    action_cost: float = eqx.field(static=True)
+
+    def __init__(self, start: str = "hanging", reward: str = "dense", action_cost: float | int | None = None):
+        self.start = check_choice(start, "start", ("hanging", "random"))
+        self.reward = check_choice(reward, "reward", ("dense", "sparse"))
+        default = DENSE_COST if reward == "dense" else 0.0
+        self.action_cost = check_cost(default if action_cost is None else action_cost)
+
+    def reset(self, *, key: Key[Array, ""]) -> Float[Array, " state"]:
+        """θ = π at rest, or θ ~ U(−π, π), ω ~ U(−1, 1)."""
+        if self.start == "hanging":
+            return jnp.array([jnp.pi, 0.0], jnp.float32)
+        return jr.uniform(key, (2,), jnp.float32, -1.0, 1.0) * jnp.array([jnp.pi, 1.0], jnp.float32)
+
+    def step(
+        self, state: Float[Array, " state"], action: Float[Array, " action"], *, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " state"], Float[Array, ""], Bool[Array, ""]]:
+        """One frame of 0.05 s (semi-implicit Euler); it never ends by itself."""
+        theta, omega = state[0], state[1]
+        torque = _torque(action)
+        acceleration = 1.5 * GRAVITY / LENGTH * jnp.sin(theta) + 3.0 / (MASS * LENGTH**2) * torque
+        next_omega = jnp.clip(omega + acceleration * DT, -MAX_SPEED, MAX_SPEED)
+        # Wrapped, unlike Gymnasium's: in float32 an angle that only grows loses its digits in a long run.
+        next_state = jnp.stack([_wrap(theta + next_omega * DT), next_omega])
+        return next_state, self.judge(_wrap(theta), omega, torque), jnp.zeros((), bool)
+
+    def judge(
+        self, theta: Float[Array, ""], omega: Float[Array, ""], torque: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """The reward of one frame; θ in [−π, π]."""
+        if self.reward == "dense":
+            return -(theta**2 + 0.1 * omega**2 + self.action_cost * torque**2)
+        upright = tolerance(jnp.cos(theta), lower=0.95, upper=1.0, margin=0.1)
+        slow = tolerance(omega, lower=-0.5, upper=0.5, margin=0.5)
+        idle = tolerance(torque, lower=-0.1, upper=0.1, margin=0.1)
+        return upright * slow + self.action_cost * (idle - 1.0)  # H-UCRL's form: a penalty, never a gift
+
+    def observe(self, state: Float[Array, " state"]) -> Float[Array, " obs"]:
+        """(cos θ, sin θ, ω)."""
+        return jnp.stack([jnp.cos(state[0]), jnp.sin(state[0]), state[1]])
+
+    def task(self, action_repeat: int) -> AbstractTask:
+        """The known reward on observations."""
+        return PendulumTask(self, action_repeat)
+
+    def draw(self, state: Float[Array, " state"], axes) -> None:
+        """The rod, its pivot and its bob; a faint circle shows where the bob can be."""
+        theta = float(np.asarray(state)[0])
+        x, y = -np.sin(theta), np.cos(theta)  # θ grows anticlockwise
+        circle = np.linspace(0.0, 2.0 * np.pi, 120)
+        axes.plot(np.cos(circle), np.sin(circle), color="0.9", linewidth=1, zorder=0)
+        axes.plot([0.0, x], [0.0, y], color="#c44e52", linewidth=9, solid_capstyle="round")
+        axes.plot([x], [y], "o", color="#8c2d31", markersize=15)
+        axes.plot([0.0], [0.0], "o", color="0.2", markersize=7)
+        axes.set(xlim=(-1.95, 1.95), ylim=(-1.3, 1.3), aspect="equal")
+        axes.set_axis_off()
+
+
+class PendulumTask(AbstractTask):
+    """The pendulum's reward read off an observation, for `action_repeat` frames as if all began there."""
+
+    world: Pendulum
+    action_repeat: int = eqx.field(static=True)
+
+    def reward(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Float[Array, ""]:
+        """`action_repeat` × the frame's reward at the state before the step."""
+        torque = _torque(action.astype(state.dtype))
+        return self.action_repeat * self.world.judge(jnp.arctan2(state[1], state[0]), state[2], torque)
+
+    def terminated(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Bool[Array, ""]:
+        """Never."""
+        return jnp.zeros((), bool)
+
+
+def _torque(action: Float[Array, " action"]) -> Float[Array, ""]:
+    return MAX_TORQUE * jnp.clip(action[0], -1.0, 1.0)
+
+
+def _wrap(theta: Float[Array, ""]) -> Float[Array, ""]:
+    """The angle in [−π, π]; one that is there already comes back bit for bit."""
+    return theta - 2.0 * jnp.pi * jnp.round(theta / (2.0 * jnp.pi))

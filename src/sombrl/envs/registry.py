@@ -1,0 +1,120 @@
+"""Environments by name: our worlds, and everything Gymnasium can make."""
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
+from sombrl.envs.adapters.making import KNOWN_TASKS, EnvSource, check_id
+from sombrl.envs.base import AbstractEnvs, AbstractWorld
+from sombrl.envs.guards import check_cost, check_count, check_seeds
+from sombrl.envs.jax_envs import JaxEnvs
+from sombrl.envs.mountain_car import MountainCar
+from sombrl.envs.pendulum import MAX_TORQUE, Pendulum
+from sombrl.records import SombrlError
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """A row of the table of our own worlds."""
+
+    make: Callable[..., AbstractWorld]
+    action_bound: float  # the physical action is this times the action in [-1, 1]
+    description: str
+
+
+WORLDS = {
+    "pendulum": World(Pendulum, MAX_TORQUE, "swing-up from hanging; dense or sparse reward; known reward"),
+    "mountain-car": World(MountainCar, 1.0, "sparse +100 on the hill, never terminates; known reward"),
+}
+"""A new world is a file of its own and a row here."""
+
+
+def make_envs(
+    name: EnvSource | AbstractWorld,
+    seeds: Sequence[int],
+    *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    action_repeat: int = 1,
+    action_cost: float = 0.0,
+    episode_length: int | None = None,
+    render: bool = False,
+) -> AbstractEnvs:
+    """One environment per seed.
+
+    `name` is one of ours (`list_envs`), a Gymnasium id (also `module:Id-v0`), a function that makes a
+    `gymnasium.Env`, a ready one (for one seed), or an `AbstractWorld`. `env_kwargs` go to whatever makes it.
+    `action_cost` is K in reward − K‖u‖₂ per frame, u in physical units; `episode_length` counts decisions.
+    """
+    seeds = check_seeds(seeds)
+    kwargs = dict(env_kwargs or {})
+    repeat, cost = check_count(action_repeat, "action_repeat"), check_cost(action_cost)
+    length = None if episode_length is None else check_count(episode_length, "episode_length")
+    if isinstance(name, AbstractWorld):
+        if kwargs:
+            raise SombrlError("env_kwargs cannot change a ready world; set its fields instead.")
+        label = type(name).__name__
+        return JaxEnvs(name, seeds, name=label, action_repeat=repeat, episode_length=length, action_cost=cost)
+    if isinstance(name, str) and name in WORLDS:
+        return JaxEnvs(
+            make_world(name, kwargs),
+            seeds,
+            name=name,
+            action_repeat=repeat,
+            episode_length=length,
+            action_cost=cost,
+            action_bound=WORLDS[name].action_bound,
+        )
+    if isinstance(name, str):
+        check_id(name, also=tuple(WORLDS))
+    return GymnasiumEnvs(
+        name,
+        seeds,
+        env_kwargs=kwargs,
+        action_repeat=repeat,
+        action_cost=cost,
+        episode_length=length,
+        render=render,
+    )
+
+
+def make_world(name: str, kwargs: Mapping[str, Any]) -> AbstractWorld:
+    """One of `WORLDS` with its fields set; values may also be text, as they come from a command line."""
+    make = WORLDS[name].make
+    allowed = inspect.signature(make).parameters
+    unknown = [key for key in kwargs if key not in allowed]
+    if unknown:
+        options = ", ".join(f"{key}={p.default!r}" for key, p in allowed.items())
+        raise SombrlError(
+            f"{name} has no option {unknown[0]!r}; the options and their defaults are {options}."
+        )
+    return make(**{key: _parse(value) for key, value in kwargs.items()})
+
+
+def _parse(value: Any) -> Any:
+    """Text that reads as a number or a truth value becomes one."""
+    if not isinstance(value, str):
+        return value
+    if value in ("True", "False"):
+        return value == "True"
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def list_envs() -> list[tuple[str, str]]:
+    """(name, description) of what `make_envs` takes."""
+    rows = [(name, f"{world.description}; {_options(world)}") for name, world in WORLDS.items()]
+    rows += [(name, "Gymnasium's own; known reward") for name in KNOWN_TASKS]
+    rows.append(
+        ("<Gymnasium id>", "any environment with Box spaces, also module:Id-v0; the reward is learned")
+    )
+    return rows
+
+
+def _options(world: World) -> str:
+    parameters = inspect.signature(world.make).parameters
+    return "options " + ", ".join(f"{key}={p.default!r}" for key, p in parameters.items())

@@ -1,0 +1,48 @@
+"""What being uncertain is worth: nothing, ‖σₙ‖, or the information gained."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sombrl.exploration.base import AbstractBonus
+from sombrl.records import Prediction
+
+Units = Literal["normalised", "physical"]
+"""Where σ is measured. `normalised`: divided by the spread of the training targets, so that a coordinate that moves
+by 1e-3 a step counts as much as one that moves by 10 (the public code; MountainCar's bonus vanishes without it).
+`physical`: as the paper writes it."""
+
+
+class NoBonus(AbstractBonus):
+    """Exploration by luck alone."""
+
+    def __call__(self, prediction: Prediction) -> Float[Array, ""]:
+        """0."""
+        return jnp.zeros((), prediction.mean.dtype)
+
+
+class EpistemicNorm(AbstractBonus):
+    """‖σₙ‖₂ over the coordinates of the state (SOMBRL)."""
+
+    units: Units = eqx.field(default="normalised", static=True)
+
+    def __call__(self, prediction: Prediction) -> Float[Array, ""]:
+        """‖σₙ‖₂."""
+        return jnp.sqrt(jnp.sum(_sigma(prediction, self.units) ** 2))
+
+
+class InformationGain(AbstractBonus):
+    """Σⱼ log(1 + σₙⱼ²/noiseⱼ²): what an observation here would tell, in nats times two (OPAX). Has no units."""
+
+    floor: float = eqx.field(default=1e-4, static=True)  # of the noise std, in normalised units
+
+    def __call__(self, prediction: Prediction) -> Float[Array, ""]:
+        """The gain of one observation, independent outputs."""
+        noise = jnp.maximum(prediction.aleatoric_std, self.floor * prediction.scale)
+        return jnp.sum(jnp.log1p((prediction.epistemic_std / noise) ** 2))
+
+
+def _sigma(prediction: Prediction, units: Units) -> Float[Array, " state"]:
+    return prediction.epistemic_std / prediction.scale if units == "normalised" else prediction.epistemic_std

@@ -1,0 +1,133 @@
+"""How the imagined state moves: by the mean, by fresh samples, by one drawn function, or by hallucinated controls."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Key
+
+from sombrl.dynamics.base import AbstractDrawable, AbstractDynamics, AbstractVectorDynamics
+from sombrl.exploration.base import AbstractPropagation
+from sombrl.records import SombrlError, State
+
+
+class Mean(AbstractPropagation):
+    """x' = μₙ(x, u): greedy planning and SOMBRL."""
+
+    stochastic: ClassVar[bool] = False
+
+    def prepare(self, dynamics: AbstractDynamics, *, key: Key[Array, ""]) -> AbstractDynamics:
+        """Any model will do."""
+        return dynamics
+
+    def extra_actions(self, state_dim: int) -> int:
+        """None."""
+        return 0
+
+    def __call__(
+        self, dynamics: AbstractDynamics, state: State, action: Float[Array, " plan"], *, key: Key[Array, ""]
+    ) -> State:
+        """The predicted mean."""
+        return dynamics.predict(state, action).mean
+
+
+class NoisyMean(AbstractPropagation):
+    """x' = μₙ(x, u) + w with the model's aleatoric noise w: the paper's objective to the letter.
+
+    `Mean` drops w, which is what makes one particle enough; use this one when the noise is large.
+    """
+
+    stochastic: ClassVar[bool] = True
+
+    def prepare(self, dynamics: AbstractDynamics, *, key: Key[Array, ""]) -> AbstractDynamics:
+        """Any model will do."""
+        return dynamics
+
+    def extra_actions(self, state_dim: int) -> int:
+        """None."""
+        return 0
+
+    def __call__(
+        self, dynamics: AbstractDynamics, state: State, action: Float[Array, " plan"], *, key: Key[Array, ""]
+    ) -> State:
+        """The model's own noisy transition."""
+        return dynamics.transition(state, action, key=key)
+
+
+class Resampled(AbstractPropagation):
+    """x' ~ N(μₙ, σₙ² + noise²), drawn anew at every step and particle: PETS."""
+
+    stochastic: ClassVar[bool] = True
+
+    def prepare(self, dynamics: AbstractDynamics, *, key: Key[Array, ""]) -> AbstractDynamics:
+        """The state must be a vector, so that it has coordinates to sample."""
+        return _require_vector(dynamics, "PETS samples every coordinate of the next state")
+
+    def extra_actions(self, state_dim: int) -> int:
+        """None."""
+        return 0
+
+    def __call__(
+        self, dynamics: AbstractDynamics, state: State, action: Float[Array, " plan"], *, key: Key[Array, ""]
+    ) -> State:
+        """One sample of the posterior predictive."""
+        prediction = dynamics.predict(state, action)
+        std = jnp.sqrt(prediction.epistemic_std**2 + prediction.aleatoric_std**2)
+        return prediction.mean + std * jr.normal(key, std.shape, std.dtype)
+
+
+class DrawnOnce(AbstractPropagation):
+    """One function is drawn from the posterior and obeyed for the whole episode: Thompson sampling."""
+
+    stochastic: ClassVar[bool] = False
+
+    def prepare(self, dynamics: AbstractDynamics, *, key: Key[Array, ""]) -> AbstractDynamics:
+        """Draw the function."""
+        if not isinstance(dynamics, AbstractDrawable):
+            raise SombrlError(
+                f"Thompson needs a model with `draw`, and {type(dynamics).__name__} has none: "
+                "use --explore optimistic or greedy."
+            )
+        return dynamics.draw(key=key)
+
+    def extra_actions(self, state_dim: int) -> int:
+        """None."""
+        return 0
+
+    def __call__(
+        self, dynamics: AbstractDynamics, state: State, action: Float[Array, " plan"], *, key: Key[Array, ""]
+    ) -> State:
+        """The drawn function's value."""
+        return dynamics.predict(state, action).mean
+
+
+class Hallucinated(AbstractPropagation):
+    """x' = μₙ + β σₙ ⊙ η with η ∈ [-1, 1]ⁿ chosen by the planner beside the action: H-UCRL."""
+
+    beta: Float[Array, ""] = eqx.field(converter=lambda x: jnp.asarray(x, jnp.float32))
+    stochastic: ClassVar[bool] = False
+
+    def prepare(self, dynamics: AbstractDynamics, *, key: Key[Array, ""]) -> AbstractDynamics:
+        """The state must be a vector: it has one hallucinated control per coordinate."""
+        return _require_vector(dynamics, "H-UCRL needs one hallucinated control per coordinate")
+
+    def extra_actions(self, state_dim: int) -> int:
+        """One η per coordinate of the state."""
+        return state_dim
+
+    def __call__(
+        self, dynamics: AbstractDynamics, state: State, action: Float[Array, " plan"], *, key: Key[Array, ""]
+    ) -> State:
+        """Luck, inside the confidence set."""
+        controls, eta = action[: -state.shape[0]], action[-state.shape[0] :]
+        prediction = dynamics.predict(state, controls)
+        return prediction.mean + self.beta * prediction.epistemic_std * jnp.clip(eta, -1.0, 1.0)
+
+
+def _require_vector(dynamics: AbstractDynamics, why: str) -> AbstractDynamics:
+    if not isinstance(dynamics, AbstractVectorDynamics):
+        raise SombrlError(
+            f"{why}, and {type(dynamics).__name__} has a latent state: use --explore optimistic or greedy."
+        )
+    return dynamics

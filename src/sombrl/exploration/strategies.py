@@ -1,0 +1,58 @@
+"""The exploration strategies of the literature as recipes: how the state moves × what the bonus is.
+
+| strategy     | propagation   | bonus      | extra controls | reference                        |
+| greedy       | Mean          | –          | 0              | certainty equivalence            |
+| pets         | Resampled     | –          | 0              | Chua et al., 2018                |
+| thompson     | DrawnOnce     | –          | 0              | Osband & Van Roy, 2014           |
+| hucrl        | Hallucinated  | –          | state          | Curi et al., 2020                |
+| optimistic   | Mean          | λₙ‖σₙ‖     | 0              | SOMBRL, Sukhija et al., 2025     |
+| unsupervised | Mean          | ‖σₙ‖ alone | 0              | SOMBRL with r = 0; OPAX          |
+"""
+
+from collections.abc import Callable
+
+from sombrl.exploration.base import AbstractBonus, Exploration
+from sombrl.exploration.bonus import EpistemicNorm, NoBonus
+from sombrl.exploration.propagation import DrawnOnce, Hallucinated, Mean, NoisyMean, Resampled
+from sombrl.exploration.weight import AbstractWeight, Constant
+
+
+def greedy() -> Exploration:
+    """Plan for the reward under the mean, and hope."""
+    return Exploration(Mean(), NoBonus(), Constant(0.0))
+
+
+def pets() -> Exploration:
+    """Average the reward over sampled next states."""
+    return Exploration(Resampled(), NoBonus(), Constant(0.0))
+
+
+def thompson() -> Exploration:
+    """Draw one world from the posterior and plan in it."""
+    return Exploration(DrawnOnce(), NoBonus(), Constant(0.0))
+
+
+def hucrl(beta: float) -> Exploration:
+    """Let the planner choose the luckiest world within β standard deviations."""
+    return Exploration(Hallucinated(beta), NoBonus(), Constant(0.0))
+
+
+def optimistic(bonus_weight: AbstractWeight, bonus: AbstractBonus | None = None, noisy: bool = False) -> Exploration:
+    """SOMBRL: the mean dynamics, and the task reward plus λₙ‖σₙ‖."""
+    return Exploration(NoisyMean() if noisy else Mean(), bonus or EpistemicNorm(), bonus_weight)
+
+
+def unsupervised(bonus: AbstractBonus | None = None) -> Exploration:
+    """Explore for its own sake: the bonus without the task."""
+    return Exploration(Mean(), bonus or EpistemicNorm(), Constant(1.0), task_weight=0.0)
+
+
+STRATEGIES: dict[str, Callable[..., Exploration]] = {
+    "greedy": greedy,
+    "pets": pets,
+    "thompson": thompson,
+    "hucrl": hucrl,
+    "optimistic": optimistic,
+    "unsupervised": unsupervised,
+}
+"""What `--explore` accepts, for every algorithm."""

@@ -1,0 +1,222 @@
+"""Algorithm 1: fit the model, imagine, improve, act; for n = 1, 2, … No algorithm is named in here."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from sombrl.controllers.base import AbstractController
+from sombrl.diagnostics import diagnose
+from sombrl.dynamics.base import AbstractLearner
+from sombrl.envs.base import AbstractEnvs
+from sombrl.exploration.base import Exploration, ImaginedMDP
+from sombrl.records import RunFault, Transition
+from sombrl.replay import Replay
+from sombrl.seeds import over_seeds, role_keys
+from sombrl.settings import Setting
+
+ROLES = ("init", "fit", "imagine", "improve", "act")
+
+
+class LoopState(eqx.Module):
+    """All that a run must remember between iterations; every leaf has a leading seed axis. This is the checkpoint."""
+
+    learner: Any
+    controller: Any
+    replay: Replay
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """What was collected between two updates, [seeds, time, ...]; rows after an episode's end are not valid."""
+
+    transitions: Transition
+    valid: np.ndarray
+    returns: np.ndarray  # [seeds], summed in float64
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """One iteration, as the caller sees it."""
+
+    iteration: int
+    state: LoopState
+    mdp: ImaginedMDP  # what was planned with in this iteration
+    chunk: Chunk
+    metrics: dict[str, np.ndarray]  # [seeds] each
+    seconds: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """The parts, compiled for the seed axis. Building one is cheap; compilation happens on first use."""
+
+    init: Callable
+    fit: Callable
+    imagine: Callable
+    start: Callable
+    begin_episode: Callable
+    improve: Callable
+    act: Callable
+    add: Callable
+    diagnose: Callable
+
+    @staticmethod
+    def of(
+        envs: AbstractEnvs,
+        learner: AbstractLearner,
+        exploration: Exploration,
+        controller: AbstractController,
+        setting: Setting,
+    ) -> "Compiled":
+        """Compile the parts for one environment and setting."""
+        spec, known_task = envs.spec, envs.task
+
+        def imagine(learner_state, iteration, key):
+            return exploration.imagine(
+                learner.dynamics(learner_state),
+                learner.task(learner_state) or known_task,
+                state_dim=spec.obs_dim,
+                action_dim=spec.action_dim,
+                iteration=iteration,
+                discount=setting.discount,
+                key=key,
+            )
+
+        def act(state, mdp, obs, key, decision):
+            observe_key, act_key = jr.split(jr.fold_in(key, decision))
+            belief = mdp.dynamics.observe(None, None, obs, key=observe_key)
+            action, state = controller.act(state, mdp, belief, key=act_key)
+            return mdp.env_action(action), state
+
+        double = learner.double_precision
+        return Compiled(
+            init=over_seeds(lambda key: learner.init(key=key), double_precision=double),
+            fit=over_seeds(lambda state, replay, key: learner.fit(state, replay, key=key), double_precision=double),
+            imagine=over_seeds(imagine),
+            start=over_seeds(lambda mdp, key: controller.init(mdp, key=key)),
+            begin_episode=over_seeds(controller.begin_episode),
+            improve=over_seeds(lambda state, mdp, replay, key: controller.improve(state, mdp, replay, key=key)),
+            act=over_seeds(act),
+            add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
+            diagnose=over_seeds(
+                lambda state, mdp, rows, valid: diagnose(learner.dynamics(state), mdp, rows, valid)
+            ),
+        )
+
+
+def run(
+    envs: AbstractEnvs,
+    learner: AbstractLearner,
+    exploration: Exploration,
+    controller: AbstractController,
+    setting: Setting,
+    *,
+    seeds: Sequence[int],
+    num_iterations: int,
+    capacity: int,
+    resume: tuple[int, LoopState] | None = None,
+    on_decision: Callable[[int, int], None] = lambda decision, length: None,
+) -> Iterator[Report]:
+    """Yield a report per iteration, so that the caller can log, save or stop as it likes.
+
+    `resume` = (iterations done, state) of an earlier report continues exactly there.
+    """
+    compiled = Compiled.of(envs, learner, exploration, controller, setting)
+    first, state = resume or (0, initial_state(envs, compiled, seeds, capacity))
+
+    for n in range(first, num_iterations):
+        key = role_keys(seeds, n, ROLES)
+        iteration = jnp.full(len(seeds), n, jnp.int32)
+        clock = _Clock()
+
+        learner_state, fit_metrics = clock("fit", compiled.fit, state.learner, state.replay, key["fit"])
+        mdp = clock("imagine", compiled.imagine, learner_state, iteration, key["imagine"])
+        controller_state, improve_metrics = clock(
+            "improve", compiled.improve, state.controller, mdp, state.replay, key["improve"]
+        )
+        chunk, controller_state = clock(
+            "collect", collect, envs, compiled, mdp, controller_state, setting, n, key["act"], on_decision
+        )
+        replay = compiled.add(state.replay, chunk.transitions, chunk.valid)
+        visited = compiled.diagnose(learner_state, mdp, chunk.transitions, chunk.valid)
+
+        state = LoopState(learner_state, controller_state, replay)
+        metrics = {name: np.asarray(value) for name, value in (fit_metrics | improve_metrics | visited).items()}
+        _refuse_nan(metrics, seeds, n)
+        yield Report(n, state, mdp, chunk, metrics, clock.seconds)
+
+
+def initial_state(envs: AbstractEnvs, compiled: Compiled, seeds: Sequence[int], capacity: int) -> LoopState:
+    """The prior, an untrained controller and no data."""
+    key = role_keys(seeds, 0, ROLES)
+    learner_state = compiled.init(key["init"])
+    mdp = compiled.imagine(learner_state, jnp.zeros(len(seeds), jnp.int32), key["imagine"])
+    replay = Replay.empty(capacity, envs.spec.obs_dim, envs.spec.action_dim)
+    replay = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(seeds), *leaf.shape)), replay)
+    return LoopState(learner_state, compiled.start(mdp, key["init"]), replay)
+
+
+def collect(
+    envs: AbstractEnvs,
+    compiled: Compiled,
+    mdp: ImaginedMDP,
+    controller_state: Any,
+    setting: Setting,
+    iteration: int,
+    key: jax.Array,
+    on_decision: Callable[[int, int], None] = lambda decision, length: None,
+) -> tuple[Chunk, Any]:
+    """Act in the real environments for one chunk: one compiled dispatch per decision, for all seeds."""
+    length, num_seeds = setting.chunk_length(iteration), key.shape[0]
+    spec = envs.spec
+    obs = np.zeros((num_seeds, length + 1, spec.obs_dim), np.float32)
+    next_obs = np.zeros((num_seeds, length, spec.obs_dim), np.float32)
+    action = np.zeros((num_seeds, length, spec.action_dim), np.float32)
+    reward = np.zeros((num_seeds, length))
+    terminated, truncated, valid = np.zeros((3, num_seeds, length), bool)
+
+    obs[:, 0] = envs.reset(iteration)
+    controller_state = compiled.begin_episode(controller_state, mdp)
+    active = np.ones(num_seeds, bool)
+    for t in range(length):
+        decision = jnp.full(num_seeds, t, jnp.int32)
+        planned, controller_state = compiled.act(controller_state, mdp, jnp.asarray(obs[:, t]), key, decision)
+        action[:, t] = planned
+        step = envs.step(action[:, t], active)
+        next_obs[:, t] = obs[:, t + 1] = step.obs
+        reward[:, t] = np.where(active, step.reward, 0.0)
+        terminated[:, t], truncated[:, t], valid[:, t] = step.terminated, step.truncated, active
+        active = active & ~step.terminated & ~step.truncated
+        on_decision(t + 1, length)
+        if not active.any():
+            break
+
+    rows = Transition(obs[:, :-1], action, reward.astype(np.float32), next_obs, terminated, truncated)
+    return Chunk(jax.tree.map(jnp.asarray, rows), valid, reward.sum(axis=1)), controller_state
+
+
+class _Clock:
+    """Wall-clock seconds per stage, results waited for."""
+
+    def __init__(self):
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, stage: str, function: Callable, *args):
+        start = time.perf_counter()
+        result = jax.block_until_ready(function(*args))
+        self.seconds[stage] = time.perf_counter() - start
+        return result
+
+
+def _refuse_nan(metrics: dict[str, np.ndarray], seeds: Sequence[int], iteration: int) -> None:
+    for name, values in metrics.items():
+        if not np.all(np.isfinite(values)):
+            broken = [seed for seed, value in zip(seeds, values, strict=True) if not np.isfinite(value)]
+            raise RunFault(f"{name} is not finite for seed {broken[0]} in iteration {iteration}.")

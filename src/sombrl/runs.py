@@ -1,0 +1,275 @@
+"""A run is a folder: resolved config, manifest, metrics, checkpoints, plots, videos. Nothing else is needed.
+
+`metrics.jsonl` is the source of truth for every curve: strict JSON, one row per line, on disk before `append`
+returns. A line counts when its newline is there, so a kill in the middle of a write costs that line only.
+"""
+
+import contextlib
+import datetime
+import errno
+import fcntl
+import json
+import math
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from sombrl.checkpoint import sync_folder, versions, write_synced
+from sombrl.records import RunFault, SombrlError
+
+
+class RunFolder:
+    """One run on disk. Make it with `create` or `open`; hold `lock()` while writing."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        self.metrics_path = self.path / "metrics.jsonl"
+        self.checkpoints = self.path / "checkpoints"
+        self.plots = self.path / "plots"
+        self.videos = self.path / "videos"
+        self.tensorboard = self.path / "tensorboard"
+
+    @classmethod
+    def create(cls, path: Path, config: dict, command: list[str]) -> "RunFolder":
+        """A new run with its resolved config and a manifest of where it ran; refuses a folder in use."""
+        path = Path(path)
+        exists = _is_empty_folder(path)
+        try:
+            texts = {
+                "config.json": json.dumps(config, indent=2),
+                "manifest.json": json.dumps(_manifest(command), indent=2),
+            }
+        except (TypeError, ValueError) as error:
+            raise SombrlError(f"the run's configuration must be JSON: {error}.") from error
+        # Inside a folder that is there already (a mount cannot be renamed over), otherwise beside it.
+        aside = (path if exists else path.parent) / f".tmp-{path.name}-{os.getpid()}"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            for name, text in texts.items():
+                write_synced(aside / name, text.encode())
+            sync_folder(aside)
+            if exists:
+                for name in texts:  # the manifest last: without it the folder is no run
+                    os.rename(aside / name, path / name)
+                sync_folder(path)
+            else:
+                os.rename(aside, path)
+            sync_folder(path.parent)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another process was quicker
+                raise _taken(path) from error
+            for name in texts if exists else ():
+                (path / name).unlink(missing_ok=True)
+            raise RunFault(f"cannot create the run {path}: {error.strerror or error}.") from error
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """A run that is there already."""
+        path = Path(path)
+        if not path.is_dir():
+            raise SombrlError(f"there is no run {path}; give the folder that `sombrl train --out` wrote.")
+        if not (path / "manifest.json").is_file() or not (path / "config.json").is_file():
+            raise SombrlError(f"{path} is not a run (no manifest.json and config.json); give a run's folder.")
+        return cls(path)
+
+    @property
+    def config(self) -> dict:
+        """The resolved configuration the run was started with."""
+        return self._read("config.json")
+
+    @property
+    def manifest(self) -> dict:
+        """Versions, device, precision, git state and command of the process that created the run."""
+        return self._read("manifest.json")
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only process that writes this run; the system lets go when the process ends in any way."""
+        try:
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise RunFault(f"cannot write in the run {self.path}: {error.strerror}.") from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+                raise SombrlError(
+                    f"the run {self.path} is in use by another process ({owner or 'unknown'}); "
+                    "wait for it to end or choose another --out."
+                ) from None
+            except OSError as error:  # some network file systems cannot lock: better to run than to refuse
+                warnings.warn(
+                    f"cannot lock {self.path} ({error.strerror}): run one process on it", stacklevel=3
+                )
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def append(self, rows: list[dict]) -> None:
+        """Add rows to the metrics, on disk when this returns; all of them or, when the disk is full, none."""
+        text = "".join(_line(row) for row in rows).encode()
+        try:
+            with open(self.metrics_path, "ab+", buffering=0) as file:
+                end = _whole(file)
+                file.truncate(end)  # the half line of an earlier kill would swallow our first row
+                if end == 0:
+                    sync_folder(self.path)
+                try:
+                    if file.write(text) != len(text):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(end)
+                    raise
+        except OSError as error:
+            raise RunFault(f"cannot write {self.metrics_path}: {error.strerror or error}.") from error
+
+    def rows(self) -> list[dict]:
+        """Every metrics row, oldest first; a half-written last line is left out."""
+        return [row for _, row in self._lines()]
+
+    def truncate(self, iteration: int) -> None:
+        """Drop the rows of `iteration` and later: what a resumed run will write again."""
+        kept = b"".join(line for line, row in self._lines() if row.get("iteration", -1) < iteration)
+        if not self.metrics_path.exists() or kept == self.metrics_path.read_bytes():
+            return
+        aside = self.path / f".tmp-metrics-{os.getpid()}"
+        try:
+            write_synced(aside, kept)
+            os.replace(aside, self.metrics_path)
+            sync_folder(self.path)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            raise RunFault(f"cannot write {self.metrics_path}: {error.strerror or error}.") from error
+
+    def _lines(self) -> Iterator[tuple[bytes, dict]]:
+        """Each whole line with the row it holds; the bytes are kept so that truncating changes none."""
+        if not self.metrics_path.exists():
+            return
+        lines = self.metrics_path.read_bytes().split(b"\n")[
+            :-1
+        ]  # after the last newline: nothing, or a half line
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = json.loads(line)
+                row.get("iteration")
+            except (ValueError, AttributeError):
+                raise SombrlError(
+                    f"line {number} of {self.metrics_path} is no JSON row; delete the line."
+                ) from None
+            yield line + b"\n", row
+
+    def _read(self, name: str) -> dict:
+        try:
+            return json.loads((self.path / name).read_text())
+        except (OSError, ValueError) as error:
+            raise SombrlError(f"cannot read {self.path / name} ({error}); is this a run's folder?") from error
+
+
+def _is_empty_folder(path: Path) -> bool:
+    """Whether a folder is there, with nothing in it but what a killed `create` left; refuses any other."""
+    try:
+        if path.exists() and any(not entry.name.startswith(".tmp-") for entry in path.iterdir()):
+            raise _taken(path)
+        return path.exists()
+    except NotADirectoryError:
+        raise SombrlError(f"{path} is a file; choose another --out.") from None
+    except OSError as error:
+        raise RunFault(f"cannot create the run {path}: {error.strerror or error}.") from error
+
+
+def _taken(path: Path) -> SombrlError:
+    return SombrlError(
+        f"{path} is not empty; run `sombrl resume {path}` to continue it, or choose another --out."
+    )
+
+
+def _whole(file: Any) -> int:
+    """Where the last whole line of a file ends."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - 65536)
+        file.seek(start)
+        newline = file.read(end - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def _line(row: dict) -> str:
+    try:
+        return json.dumps({name: _strict(value) for name, value in row.items()}, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise SombrlError(f"a metrics row must hold numbers, strings, lists or None: {error}.") from error
+
+
+def _strict(value: Any) -> Any:
+    """A value as strict JSON has it: arrays as lists, NaN and infinities as null."""
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        value = np.asarray(value).tolist()
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _strict(item) for name, item in value.items()}
+    return value
+
+
+def _manifest(command: list[str]) -> dict:
+    """What one needs to know to run it again and get the same numbers."""
+    device = jax.devices()[0]
+    return {
+        "format": 1,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": list(command),
+        "versions": versions("sombrl", "jax", "jaxlib", "numpy", "equinox", "optax", "gymnasium"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": {"platform": device.platform, "kind": device.device_kind, "count": jax.device_count()},
+        "cpus": os.cpu_count(),
+        # mypy does not see these two: JAX makes the attributes when it is imported.
+        "precision": {
+            "jax_enable_x64": bool(jax.config.jax_enable_x64),  # type: ignore[attr-defined]
+            "jax_default_matmul_precision": jax.config.jax_default_matmul_precision,  # type: ignore[attr-defined]
+            "xla_flags": os.environ.get("XLA_FLAGS"),  # the deterministic switch of a GPU is there
+        },
+        "git": {"commit": _git("rev-parse", "HEAD"), "dirty": _dirty()},
+    }
+
+
+def _dirty() -> bool | None:
+    status = _git("status", "--porcelain", "--untracked-files=no")
+    return None if status is None else bool(status)
+
+
+def _git(*arguments: str) -> str | None:
+    """The answer of git about the current directory, None when there is none: never a reason to fail."""
+    # Without optional locks: looking must not disturb a git command of the user.
+    environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        answer = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, timeout=10, check=True, env=environment
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()

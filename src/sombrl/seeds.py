@@ -1,0 +1,51 @@
+"""The seed axis: everything is written for one seed and compiled once for all of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Key
+
+
+def over_seeds(function: Callable, *, double_precision: bool = False) -> Callable:
+    """`function` of one seed → a compiled function whose array arguments and results have a leading seed axis.
+
+    On an accelerator the seeds are vmapped: they fill a device that one of them leaves idle. On a CPU, where that
+    buys nothing, they are mapped one after the other, and a seed's numbers then do not depend on which others run
+    beside it.
+    """
+
+    def batched(*args):
+        arrays, static = eqx.partition(args, eqx.is_array)
+        static_out: list[Any] = []
+
+        def one(arrays):
+            out, rest = eqx.partition(function(*eqx.combine(arrays, static)), eqx.is_array)
+            static_out.append(rest)
+            return out
+
+        mapped = jax.lax.map(one, arrays) if jax.default_backend() == "cpu" else jax.vmap(one)(arrays)
+        return eqx.combine(mapped, static_out[-1])
+
+    compiled = eqx.filter_jit(batched)
+
+    def call(*args):
+        with jax.enable_x64(double_precision):
+            return compiled(*args)
+
+    return call
+
+
+def role_keys(seeds: Sequence[int], iteration: int, roles: Sequence[str]) -> dict[str, Key[Array, " seeds"]]:
+    """A key per role and seed, a function of (seed, iteration, role) alone.
+
+    So no key is ever saved: a resumed run derives the same ones. And a strategy that draws more in one role
+    (Thompson in "imagine") does not shift the numbers of another.
+    """
+    with jax.enable_x64(False):
+        roots = [jr.fold_in(jr.key(seed), iteration) for seed in seeds]
+        split = jnp.stack([jr.split(root, len(roles)) for root in roots])  # [seeds, roles]
+        return {role: split[:, i] for i, role in enumerate(roles)}

@@ -1,0 +1,185 @@
+"""What the loop may rely on, for every kind of environment: add a row to `CASES`."""
+
+import numpy as np
+import pytest
+
+from sombrl.envs.registry import make_envs
+from sombrl.records import RunFault, SombrlError
+
+from .tiny import Tiny
+
+CASES = {
+    "pendulum": {"name": "pendulum", "env_kwargs": {"start": "random"}},
+    "pendulum, repeated": {"name": "pendulum", "env_kwargs": {"reward": "sparse"}, "action_repeat": 4},
+    "mountain-car": {"name": "mountain-car", "action_cost": 0.1},
+    "mountain-car, gym": {"name": "mountain-car", "env_kwargs": {"terminates": True}},
+    "Pendulum-v1": {"name": "Pendulum-v1", "action_cost": 0.1},
+    "MountainCarContinuous-v0": {"name": "MountainCarContinuous-v0", "action_repeat": 2},
+    "an id of the user's": {"name": "sombrl-tests/Tiny-v0"},
+    "a function": {"name": Tiny, "episode_length": 9, "action_repeat": 3},
+}
+SEEDS = [0, 1, 2, 3, 4]
+
+
+@pytest.fixture(params=list(CASES))
+def make(request):
+    case = dict(CASES[request.param])
+    name = case.pop("name")
+
+    def build(seeds=SEEDS, **options):
+        return make_envs(name, seeds, **{**case, **options})
+
+    return build
+
+
+def play(envs, steps, rng, active=None):
+    active = np.ones(len(envs.seeds), bool) if active is None else active
+    out = []
+    for _ in range(steps):
+        actions = rng.uniform(-1, 1, (len(SEEDS), envs.spec.action_dim)).astype(np.float32)
+        out.append(envs.step(actions[envs.seeds], active))  # seed s plays row s of the same five rows
+    return out
+
+
+def equal(left, right, row=slice(None), other=slice(None)):
+    fields = ("obs", "reward", "terminated", "truncated")
+    return all(
+        np.array_equal(getattr(a, f)[row], getattr(b, f)[other])
+        for a, b in zip(left, right, strict=True)
+        for f in fields
+    )
+
+
+def test_shapes_types_and_numbers(make):
+    envs = make()
+    spec = envs.spec
+    obs = envs.reset(0)
+    assert obs.shape == (5, spec.obs_dim) and obs.dtype == np.float32
+    for step in play(envs, 5, np.random.default_rng(0)):
+        assert step.obs.shape == (5, spec.obs_dim) and step.obs.dtype == np.float32
+        assert step.reward.shape == (5,) and step.reward.dtype == np.float64
+        assert step.terminated.shape == step.truncated.shape == (5,)
+        assert step.terminated.dtype == step.truncated.dtype == bool
+        assert np.isfinite(step.obs).all() and np.isfinite(step.reward).all()
+        assert not np.array_equal(step.obs, obs)
+    assert not np.shares_memory(step.obs, envs.step(np.zeros((5, spec.action_dim)), np.ones(5, bool)).obs)
+
+
+def test_the_clock_truncates_and_then_steps_are_refused(make):
+    envs = make(episode_length=3)
+    envs.reset(0)
+    steps = play(envs, 3, np.random.default_rng(0))
+    assert [step.truncated.all() for step in steps] == [False, False, True]
+    assert not any(step.terminated.any() for step in steps)
+    with pytest.raises(SombrlError, match="over"):
+        play(envs, 1, np.random.default_rng(0))
+    envs.reset(1)
+    play(envs, 1, np.random.default_rng(0))
+
+
+def test_inactive_rows_are_untouched(make):
+    rng, active = np.random.default_rng(0), np.array([True, False, True, False, True])
+    envs = make()
+    start = envs.reset(0)
+    resting = play(envs, 2, rng, active)
+    for step in resting:
+        assert np.array_equal(step.obs[~active], start[~active])
+        assert not step.reward[~active].any()
+        assert not step.terminated[~active].any() and not step.truncated[~active].any()
+    # They go on as if nothing had happened, whatever the sleepers' actions were (NaN included).
+    envs.reset(0)
+    actions = np.random.default_rng(0).uniform(-1, 1, (5, envs.spec.action_dim)).astype(np.float32)
+    actions[~active] = np.nan
+    assert np.array_equal(envs.step(actions, active).obs, resting[0].obs)
+    awake = make()
+    awake.reset(0)
+    one = awake.step(np.full((5, envs.spec.action_dim), 0.5), np.ones(5, bool))
+    two = envs.step(np.full((5, envs.spec.action_dim), 0.5), ~active)
+    assert np.array_equal(one.obs[~active], two.obs[~active])
+
+
+def test_same_seed_same_trajectory_and_other_episodes_differ(make):
+    envs = make()
+    first = envs.reset(3)
+    one = play(envs, 5, np.random.default_rng(0))
+    other = envs.reset(4)
+    again = envs.reset(3)
+    assert np.array_equal(first, again)
+    assert equal(one, play(envs, 5, np.random.default_rng(0)))
+    if len(np.unique(first, axis=0)) > 1:  # not the pendulum that always hangs
+        assert len(np.unique(np.concatenate([first, other]), axis=0)) == 10
+
+
+def test_a_seed_does_not_depend_on_its_neighbours(make):
+    together, alone = make(), make(seeds=[3])
+    assert np.array_equal(together.reset(2)[3:4], alone.reset(2))
+    many = play(together, 7, np.random.default_rng(1))
+    assert equal(many, play(alone, 7, np.random.default_rng(1)), slice(3, 4))
+
+
+def test_state_is_restored_exactly_mid_episode(make):
+    envs, fresh = make(), make()
+    envs.reset(5)
+    rng = np.random.default_rng(0)
+    play(envs, 2, rng, np.array([True, True, False, True, False]))
+    saved = envs.get_state()
+    assert all(isinstance(value, np.ndarray) for value in saved.values())
+    after = play(envs, 3, np.random.default_rng(9))
+    fresh.set_state(saved)
+    assert equal(after, play(fresh, 3, np.random.default_rng(9)))
+    envs.set_state(saved)  # also back in time, on the same object
+    assert equal(after, play(envs, 3, np.random.default_rng(9)))
+
+
+def test_the_clock_survives_a_restore(make):
+    envs, fresh = make(episode_length=3), make(episode_length=3)
+    envs.reset(0)
+    play(envs, 2, np.random.default_rng(0))
+    fresh.set_state(envs.get_state())
+    assert play(fresh, 1, np.random.default_rng(1))[0].truncated.all()
+    ended = fresh.get_state()
+    envs.set_state(ended)
+    with pytest.raises(SombrlError, match="over"):
+        play(envs, 1, np.random.default_rng(1))
+
+
+def test_a_state_before_the_first_reset(make):
+    envs = make()
+    blank = envs.get_state()
+    envs.reset(0)
+    envs.set_state(blank)
+    with pytest.raises(SombrlError, match="call reset"):
+        play(envs, 1, np.random.default_rng(0))
+
+
+def test_bad_states_are_refused(make):
+    envs, fewer = make(), make(seeds=[0, 1])
+    envs.reset(0)
+    with pytest.raises(SombrlError, match="does not fit"):
+        fewer.set_state(envs.get_state())
+    with pytest.raises(SombrlError, match="no 'obs'"):
+        envs.set_state({k: v for k, v in envs.get_state().items() if k != "obs"})
+
+
+def test_bad_steps_are_refused(make):
+    envs = make()
+    dim = envs.spec.action_dim
+    with pytest.raises(SombrlError, match="call reset"):
+        envs.step(np.zeros((5, dim)), np.ones(5, bool))
+    envs.reset(0)
+    with pytest.raises(SombrlError, match="shape"):
+        envs.step(np.zeros((5, dim + 1)), np.ones(5, bool))
+    with pytest.raises(SombrlError, match="5 booleans"):
+        envs.step(np.zeros((5, dim)), np.ones(5))
+    with pytest.raises(RunFault, match=r"seed 0, episode 0, step 0\): action\[0\] is nan"):
+        envs.step(np.full((5, dim), np.nan), np.ones(5, bool))
+    with pytest.raises(SombrlError, match="episode number"):
+        envs.reset(-1)
+
+
+def test_actions_are_clipped(make):
+    envs = make()
+    envs.reset(0)
+    inside = envs.step(np.ones((5, envs.spec.action_dim)), np.ones(5, bool))
+    envs.reset(0)
+    assert equal([inside], [envs.step(np.full((5, envs.spec.action_dim), 7.0), np.ones(5, bool))])
