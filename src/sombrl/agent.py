@@ -166,7 +166,7 @@ class Agent:
         keys = role_keys([self.seeds[0]] * len(obs), EVALUATION_EPISODES, ("predict",))["predict"]
         action, controller = compiled.act(state.controller, mdp, jnp.asarray(obs), keys, state.decision)
         state = PredictState(controller, state.decision + 1)
-        scaled = self.envs.spec.to_env(np.asarray(action))
+        scaled = self.envs.physical(np.asarray(action))
         return (scaled[0] if single else scaled), state
 
     def evaluate(
@@ -192,7 +192,7 @@ class Agent:
                 chunk, controller = collect(envs, compiled, mdp, controller, self.setting, episode, act_key, watch)
                 returns.append(chunk.returns)
         finally:
-            if envs is not self.envs:
+            if self._env is None:  # a ready environment is the user's, and shared with training
                 envs.close()
         return np.stack(returns)
 

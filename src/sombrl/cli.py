@@ -244,6 +244,7 @@ def main(argv: list[str] | None = None) -> None:
         print(f"sombrl {__import__('sombrl').__version__}")
         return
     _use_compilation_cache()
+    sys.path.insert(0, os.getcwd())  # for --env module:Id-v0 with a module of the user's; a console script lacks it
     try:
         if argv[0] not in COMMANDS:
             raise nearest(argv[0], COMMANDS, "command", see="sombrl --help")

@@ -43,8 +43,8 @@ class RunConfig:
         return list(range(self.seed, self.seed + self.seeds))
 
     @property
-    def env_options(self) -> dict[str, Any]:
-        """`env_kwargs` as a dictionary."""
+    def env_options(self) -> dict[str, str]:
+        """`env_kwargs` as a dictionary of texts; the registry reads numbers and truth values in them."""
         return dict(_option(text) for text in self.env_kwargs)
 
 
@@ -80,16 +80,8 @@ def _value(hint: Any, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _option(text: str) -> tuple[str, Any]:
+def _option(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise SombrlError(f"--env-kwargs takes name=value, not {text!r}.")
-    lowered = value.lower()
-    if lowered in ("true", "false"):
-        return name, lowered == "true"
-    for kind in (int, float):
-        try:
-            return name, kind(value)
-        except ValueError:
-            continue
     return name, value

@@ -198,8 +198,8 @@ def collect(
         if not active.any():
             break
 
-    rows = Transition(obs[:, :-1], action, reward.astype(np.float32), next_obs, terminated, truncated)
-    return Chunk(jax.tree.map(jnp.asarray, rows), valid, reward.sum(axis=1)), controller_state
+    columns = obs[:, :-1], action, reward.astype(np.float32), next_obs, terminated, truncated
+    return Chunk(Transition(*map(jnp.asarray, columns)), valid, reward.sum(axis=1)), controller_state
 
 
 class _Clock:

@@ -16,15 +16,16 @@ def imagined_return(
 
     def step(carry, inputs):
         state, alive, total = carry
-        action, step_key = inputs
-        state, reward, discount = mdp.step(state, action, key=step_key)
+        action, time = inputs
+        state, reward, discount = mdp.step(state, action, key=jr.fold_in(key, time))
         # Not alive * reward alone: what a model makes up after the end may be NaN, and 0 · NaN is NaN.
         earned = jnp.where(alive > 0, alive * reward, jnp.zeros_like(reward))
         return (state, alive * discount, total + earned), None
 
-    keys = jr.split(key, actions.shape[0])
+    # Times, not split keys: vmap transposes an array of keys, which `jax_debug_key_reuse` takes for reuse.
+    times = jnp.arange(actions.shape[0], dtype=jnp.int32)
     start = (state, jnp.ones((), actions.dtype), jnp.zeros((), actions.dtype))
-    (_, _, total), _ = jax.lax.scan(step, start, (actions, keys))
+    (_, _, total), _ = jax.lax.scan(step, start, (actions, times))
     return total
 
 

@@ -8,11 +8,11 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from oracles.icem import NumpyICEM
-from oracles.toy import linear_quadratic, memoryless
 from sombrl.controllers import ICEM, PRESETS, ICEMConfig, cem
 from sombrl.controllers.noise import coloured_noise
 from sombrl.records import SombrlError
+from tests.oracles.icem import NumpyICEM
+from tests.oracles.toy import linear_quadratic, memoryless
 
 SMALL = ICEMConfig(num_samples=32, num_elites=8, iterations=3, horizon=6, particles=2, keep_fraction=0.5)
 A, B = np.array([[1.0, 0.3], [0.0, 0.9]]), np.array([[0.0, 0.2], [0.5, 0.1]])
@@ -27,11 +27,12 @@ def act(planner, state, mdp, belief, *, key):
 def noises(config, action_dim, key):
     """The noise that one decision draws, iteration by iteration."""
     noise_key, _ = jr.split(key)
+    keys = [jr.fold_in(noise_key, i) for i in range(config.iterations)]
     return [
         np.asarray(
             coloured_noise((size, action_dim, config.horizon), config.noise_exponent, key=k)
         ).transpose(0, 2, 1)
-        for size, k in zip(config.sizes, jr.split(noise_key, config.iterations), strict=True)
+        for size, k in zip(config.sizes, keys, strict=True)
     ]
 
 
@@ -122,10 +123,22 @@ def test_planned_return_grows_with_iterations():
     for iterations in (1, 2, 6):
         planner = ICEM(replace(SMALL, iterations=iterations, keep_fraction=0.0))
         state = planner.init(mdp, key=jr.key(0))
-        # `jr.split(key, n)` starts with the keys of any smaller n, so the first iterations are the same ones.
+        # The key of an iteration does not depend on how many there are, so the first ones are the same.
         _, state = act(planner, state, mdp, jnp.array([1.0, -0.5], jnp.float32), key=jr.key(5))
         returns.append(float(state.planned_return))
     assert np.all(np.diff(returns) >= 0) and returns[-1] > returns[0]
+
+
+def test_iterations_share_their_random_numbers():
+    """Without noise all candidates are one plan: more iterations must not find it a luckier return."""
+    mdp = linear_quadratic(A, B, Q, R, noise_std=0.5, stochastic=True)
+    returns = []
+    for iterations in (1, 6):
+        planner = ICEM(replace(SMALL, iterations=iterations, init_std=0.0))
+        empty = planner.init(mdp, key=jr.key(0))
+        _, state = act(planner, empty, mdp, jnp.array([1.0, -0.5], jnp.float32), key=jr.key(7))
+        returns.append(float(state.planned_return))
+    np.testing.assert_allclose(returns[0], returns[1], rtol=1e-6)
 
 
 def test_best_executes_the_best_and_mean_the_mean():
@@ -187,6 +200,11 @@ def test_presets_are_the_published_numbers():
     ids=str,
 )
 def test_nonsense_is_refused_in_a_sentence(wrong):
+    config = ICEMConfig()
+    for name, value in wrong.items():  # past the type checks, which only the tests have
+        object.__setattr__(config, name, value)
     with pytest.raises(SombrlError, match=next(reversed(wrong))) as caught:
-        ICEMConfig(**wrong)
+        config.__post_init__()
     assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
+    with pytest.raises(Exception, match=next(reversed(wrong))):  # and the constructor does call it
+        ICEMConfig(**wrong)

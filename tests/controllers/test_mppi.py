@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.special
 
-from oracles.toy import memoryless
 from sombrl.controllers import MPPI, MPPIConfig
 from sombrl.controllers.mppi import softmax_weights
 from sombrl.controllers.noise import coloured_noise
 from sombrl.records import SombrlError
+from tests.oracles.toy import memoryless
 
 
 def test_weights_are_a_softmax_in_units_of_the_spread():
@@ -36,7 +36,7 @@ def test_one_iteration_is_the_weighted_mean_of_the_samples():
     start = planner.init(mdp, key=jr.key(1))
     action, state = planner.act(start, mdp, jnp.zeros(1, jnp.float32), key=key)
     noise_key, _ = jr.split(jr.clone(key))
-    noise = coloured_noise((40, 1, 5), config.noise_exponent, key=jr.split(noise_key, 1)[0])
+    noise = coloured_noise((40, 1, 5), config.noise_exponent, key=jr.fold_in(noise_key, 0))
     plans = np.clip(0.5 * np.asarray(noise, np.float64)[:, 0], -1, 1)
     scores = -((plans - 0.5) ** 2).sum(axis=1)
     mean = scipy.special.softmax(scores / (0.5 * scores.std())) @ plans

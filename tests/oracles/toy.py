@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from sombrl.dynamics.base import AbstractVectorDynamics
@@ -61,7 +62,7 @@ class PoisonedTask(AbstractTask):
 
 class ZeroBonus(AbstractBonus):
     def __call__(self, prediction):
-        return jnp.zeros(())
+        return f32(0.0)
 
 
 class MeanPropagation(AbstractPropagation):
@@ -140,7 +141,7 @@ def linear_quadratic(
 def memoryless(target, *, stochastic=False, noise_std=0.0, discount=1.0):
     """x' = u (+ noise): the return is maximal when every action is `target`, and separable over decisions."""
     dim = len(target)
-    eye, zero = jnp.eye(dim), jnp.zeros((dim, dim))
+    eye, zero = np.eye(dim), np.zeros((dim, dim))
     return linear_quadratic(
         zero, eye, eye, zero, target=target, noise_std=noise_std, stochastic=stochastic, discount=discount
     )

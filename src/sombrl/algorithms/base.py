@@ -1,7 +1,8 @@
 """What an algorithm is: a frozen config, and a function that builds the parts from it."""
 
 import dataclasses
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from sombrl.controllers.base import AbstractController
 from sombrl.dynamics.base import AbstractLearner
@@ -20,12 +21,8 @@ class Parts:
     capacity: int  # rows of replay per seed
 
 
-class Build(Protocol):
-    """config × environment → parts."""
-
-    def __call__(self, config: Any, spec: EnvSpec, task: AbstractTask | None) -> Parts:
-        """Build the parts; `task` is None when the environment's reward is not known."""
-        ...
+Build = Callable[[Any, EnvSpec, AbstractTask | None], Parts]
+"""config × environment → parts; the task is None when the environment's reward is not known."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ def check_count(name: str, value: Any) -> None:
 
 def check_range(name: str, value: Any, low: float, high: float = math.inf) -> None:
     """Refuse what is not a finite number from `low` to `high`; NaN compares false, so it is refused too."""
-    if not isinstance(value, numbers.Real) or not (low <= value <= high) or math.isinf(value):
+    if not isinstance(value, int | float) or not (low <= value <= high) or math.isinf(value):
         bounds = f"at least {low}" if math.isinf(high) else f"between {low} and {high}"
         raise SombrlError(f"{name} must be a finite number {bounds}, not {value!r}.")
 
@@ -148,8 +148,13 @@ class ICEM(AbstractController):
 
     def begin_episode(self, state: ICEMState, mdp: ImaginedMDP) -> ICEMState:
         """Forget the warm start and the elites: the system is somewhere else now."""
-        empty = jax.tree.map(jnp.zeros_like, (state.plan, state.elites, state.valid))
-        return ICEMState(*empty, num_nan=state.num_nan, planned_return=state.planned_return)
+        return ICEMState(
+            plan=jnp.zeros_like(state.plan),
+            elites=jnp.zeros_like(state.elites),
+            valid=jnp.zeros_like(state.valid),
+            num_nan=state.num_nan,
+            planned_return=state.planned_return,
+        )
 
     def improve(
         self, state: ICEMState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
@@ -163,7 +168,6 @@ class ICEM(AbstractController):
         """Search, and take the first action of the plan that was found."""
         config = self.config
         noise_key, particle_key = jr.split(key)
-        keys = jr.split(noise_key, config.iterations)
         search = _Search(
             mean=state.plan,
             variance=jnp.full_like(state.plan, config.init_std**2),
@@ -175,13 +179,14 @@ class ICEM(AbstractController):
         )
         if config.population_decay == 1:
 
-            def body(search, key):
-                return self._iterate(search, mdp, belief, config.num_samples, key, particle_key), None
+            def body(i, search):
+                key = jr.fold_in(noise_key, i)
+                return self._iterate(search, mdp, belief, config.num_samples, key, particle_key)
 
-            search, _ = jax.lax.scan(body, search, keys)
+            search = jax.lax.fori_loop(0, config.iterations, body, search)
         else:  # the sizes differ, so that a loop cannot be rolled
             for i, size in enumerate(config.sizes):
-                search = self._iterate(search, mdp, belief, size, keys[i], particle_key)
+                search = self._iterate(search, mdp, belief, size, jr.fold_in(noise_key, i), particle_key)
 
         plan = search.best if config.execute == "best" else search.mean
         return plan[0], ICEMState(

@@ -97,8 +97,9 @@ class MPPI(AbstractController):
         config = self.config
         noise_key, particle_key = jr.split(key)
 
-        def iterate(carry, key):
+        def iterate(i, carry):
             mean, variance, best_score, num_nan = carry
+            key = jr.fold_in(noise_key, i)
             plans = sample_plans(mean, jnp.sqrt(variance), config.num_samples, config.noise_exponent, key=key)
             # Cloned, i.e. reused on purpose: all iterations of a decision meet the same random numbers.
             particles_key = jr.clone(particle_key)
@@ -112,7 +113,7 @@ class MPPI(AbstractController):
                 (1.0 - update) * variance + update * new_variance,
                 jnp.maximum(best_score, jnp.max(scores)),
                 num_nan + jnp.sum(~finite, dtype=jnp.int32),
-            ), None
+            )
 
         start = (
             state.plan,
@@ -120,6 +121,5 @@ class MPPI(AbstractController):
             jnp.full((), -jnp.inf, jnp.float32),
             jnp.zeros((), jnp.int32),
         )
-        keys = jr.split(noise_key, config.iterations)
-        (plan, _, best_score, num_nan), _ = jax.lax.scan(iterate, start, keys)
+        plan, _, best_score, num_nan = jax.lax.fori_loop(0, config.iterations, iterate, start)
         return plan[0], MPPIState(shift(plan), num_nan, best_score)

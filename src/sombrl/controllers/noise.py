@@ -8,7 +8,9 @@ import jax.random as jr
 from jaxtyping import Array, Float, Key
 
 
-def coloured_noise(shape: tuple[int, ...], exponent: float, *, key: Key[Array, ""]) -> Float[Array, "..."]:
+def coloured_noise(
+    shape: tuple[int, ...], exponent: float | Float[Array, ""], *, key: Key[Array, ""]
+) -> Float[Array, "..."]:
     """Gaussian sequences along the last axis with power spectrum f^-exponent; other axes are independent.
 
     Timmer & König (1995): draw the Fourier coefficients, scale them by f^(-exponent/2), transform back. 0 is
@@ -44,7 +46,7 @@ def sample_plans(
     mean: Float[Array, "horizon plan"],
     std: Float[Array, "horizon plan"],
     num: int,
-    exponent: float,
+    exponent: float | Float[Array, ""],
     *,
     key: Key[Array, ""],
 ) -> Float[Array, "num horizon plan"]:

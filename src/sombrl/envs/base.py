@@ -12,7 +12,7 @@ from sombrl.records import AbstractTask
 
 @dataclasses.dataclass(frozen=True)
 class EnvSpec:
-    """The shape of an environment, as the agent sees it: actions in [-1, 1], one decision = `action_repeat` frames."""
+    """An environment as the agent sees it: actions in [-1, 1], one decision = `action_repeat` frames."""
 
     name: str
     obs_dim: int
@@ -23,7 +23,7 @@ class EnvSpec:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What came back from one decision, a row per seed. Rows that were not active repeat their last observation."""
+    """What came back from one decision, a row per seed. Inactive rows repeat their last observation."""
 
     obs: np.ndarray  # [seeds, obs] float32
     reward: np.ndarray  # [seeds] float64, summed over the repeated frames
@@ -48,6 +48,10 @@ class AbstractEnvs(abc.ABC):
     @abc.abstractmethod
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         """Execute `actions` in [-1, 1] on the rows that are active."""
+
+    @abc.abstractmethod
+    def physical(self, actions: np.ndarray) -> np.ndarray:
+        """`actions` in [-1, 1], [batch, action], in the environment's own units and shape, [batch, ...]."""
 
     @abc.abstractmethod
     def get_state(self) -> dict[str, np.ndarray]:

@@ -105,6 +105,10 @@ class JaxEnvs(AbstractEnvs):
         self._over |= terminated | truncated
         return Step(self._obs.copy(), reward, terminated, truncated)
 
+    def physical(self, actions: np.ndarray) -> np.ndarray:
+        """`actions` as the world takes them: in [-1, 1] already."""
+        return np.clip(actions, -1.0, 1.0)
+
     def get_state(self) -> dict[str, np.ndarray]:
         """The world states leaf by leaf, and the counters."""
         rows = [[np.array(leaf) for leaf in jax.tree.leaves(state)] for state in self._states]

@@ -45,11 +45,12 @@ def make_envs(
     """One environment per seed.
 
     `name` is one of ours (`list_envs`), a Gymnasium id (also `module:Id-v0`), a function that makes a
-    `gymnasium.Env`, a ready one (for one seed), or an `AbstractWorld`. `env_kwargs` go to whatever makes it.
+    `gymnasium.Env`, a ready one (for one seed), or an `AbstractWorld`. `env_kwargs` go to whatever makes it;
+    text that reads as a number or a truth value becomes one, as it comes from a command line.
     `action_cost` is K in reward − K‖u‖₂ per frame, u in physical units; `episode_length` counts decisions.
     """
     seeds = check_seeds(seeds)
-    kwargs = dict(env_kwargs or {})
+    kwargs = {key: _parse(value) for key, value in (env_kwargs or {}).items()}
     repeat, cost = check_count(action_repeat, "action_repeat"), check_cost(action_cost)
     length = None if episode_length is None else check_count(episode_length, "episode_length")
     if isinstance(name, AbstractWorld):
@@ -81,7 +82,7 @@ def make_envs(
 
 
 def make_world(name: str, kwargs: Mapping[str, Any]) -> AbstractWorld:
-    """One of `WORLDS` with its fields set; values may also be text, as they come from a command line."""
+    """One of `WORLDS` with its fields set."""
     make = WORLDS[name].make
     allowed = inspect.signature(make).parameters
     unknown = [key for key in kwargs if key not in allowed]
@@ -90,7 +91,7 @@ def make_world(name: str, kwargs: Mapping[str, Any]) -> AbstractWorld:
         raise SombrlError(
             f"{name} has no option {unknown[0]!r}; the options and their defaults are {options}."
         )
-    return make(**{key: _parse(value) for key, value in kwargs.items()})
+    return make(**kwargs)
 
 
 def _parse(value: Any) -> Any:

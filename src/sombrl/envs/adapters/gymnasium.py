@@ -129,6 +129,10 @@ class GymnasiumEnvs(AbstractEnvs):
         # Apart: a goal reached on the last frame is an end of the task, not of the clock.
         return total, bool(terminated), bool(truncated and not terminated)
 
+    def physical(self, actions: np.ndarray) -> np.ndarray:
+        """`actions` in [-1, 1] scaled to the bounds of the action space, in its shape."""
+        return np.stack([to_physical(action, self._action_box) for action in actions])
+
     def get_state(self) -> dict[str, np.ndarray]:
         """The episode and what was done in it: a simulator cannot be saved, but it can be replayed."""
         count = len(self.seeds)

@@ -1,0 +1,70 @@
+"""Frames to a file: .gif with Pillow, .mp4 with imageio-ffmpeg. What cannot work is refused at once."""
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sombrl.records import RunFault, SombrlError
+
+WRITERS = {".gif": ("PIL", "Pillow"), ".mp4": ("imageio_ffmpeg", "imageio-ffmpeg")}
+"""Suffix → the module that writes it and the name it is installed by."""
+
+
+def check_video(path: Path) -> None:
+    """Refuse what `write_video` cannot write, before minutes are spent on the frames."""
+    suffix = path.suffix.lower()
+    if suffix not in WRITERS:
+        raise SombrlError(
+            f"a video is a {' or '.join(WRITERS)} file, not {path.name!r}: choose another --video."
+        )
+    if path.exists():
+        raise SombrlError(f"{path} is there already: delete it, or choose another --video.")
+    module, package = WRITERS[suffix]
+    if importlib.util.find_spec(module) is None:
+        raise SombrlError(f"a {suffix} video needs {package}: pip install 'sombrl[video]'.")
+
+
+def write_video(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
+    """Write pictures (uint8 [height, width, 3], all of one size) as a film; it is whole or not there."""
+    path = Path(path)
+    check_video(path)
+    if not frames:
+        raise SombrlError(f"there are no frames to write to {path}: film at least one step.")
+    # Written aside: the suffix stays, because the writers choose the format by it.
+    aside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (_write_gif if path.suffix.lower() == ".gif" else _write_mp4)(aside, frames, fps)
+        os.replace(aside, path)
+    except OSError as error:
+        raise RunFault(f"cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _write_gif(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
+    from PIL import Image
+
+    pictures = [Image.fromarray(frame) for frame in frames]
+    # A GIF counts time in hundredths of a second, and viewers slow down what is faster than 50 a second.
+    duration = max(20, 10 * round(100 / fps))
+    pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=duration, loop=0)
+
+
+def _write_mp4(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
+    import imageio_ffmpeg
+
+    # H.264 in the pixel format that every player knows halves the colour planes: the sides must be even.
+    height, width = frames[0].shape[:2]
+    pad = ((0, height % 2), (0, width % 2), (0, 0))
+    size = (width + width % 2, height + height % 2)
+    writer = imageio_ffmpeg.write_frames(str(path), size, fps=fps, macro_block_size=1, quality=8)
+    writer.send(None)
+    try:
+        for frame in frames:
+            writer.send(np.ascontiguousarray(np.pad(frame, pad, mode="edge")))
+    finally:
+        writer.close()

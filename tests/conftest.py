@@ -1,0 +1,29 @@
+"""Strict flags for every test: shapes checked, no silent promotion, no key used twice, warnings are errors."""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import jax
+import pytest
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_debug_key_reuse", True)
+
+hook = install_import_hook("sombrl", "beartype.beartype")
+hook.__enter__()
+
+
+@pytest.fixture
+def key():
+    return jax.random.key(0)
+
+
+@pytest.fixture
+def x64():
+    """Where a test itself computes in float64."""
+    with jax.enable_x64(True):
+        yield
