@@ -186,6 +186,8 @@ def check_env(argv: list[str]) -> None:
         """
         kwargs = RunConfig(env_kwargs=env_kwargs).env_options
         findings = check(env, env_kwargs=kwargs, episode_length=episode_length)
+        if len(findings) == 1 and findings[0].level == "error":  # it could not even be made
+            raise SombrlError(findings[0].sentence)
         for finding in findings:
             print(f"{finding.level:<8} {finding.sentence}")
         if any(finding.level == "error" for finding in findings):

@@ -144,7 +144,7 @@ def write_page(
     runs = [str(folder / story.strategy) for story in stories]
     go_on = [
         shlex.join(["sombrl", "plot", *runs]),
-        shlex.join(["sombrl", "eval", runs[0], "--episodes", "10", "--video", str(folder / "car.gif")]),
+        shlex.join(["sombrl", "eval", runs[0], "--explore", "--video", str(folder / "car.gif")]),
         shlex.join(["sombrl", "resume", runs[0], "--episodes", str(2 * run_config.episodes)]),
     ]
     rows = "".join(
@@ -312,9 +312,9 @@ def _settings(run_config: RunConfig, config: GPICEMConfig) -> str:
     return (
         f"gp-icem on {run_config.env}: {run_config.episode_length} decisions of {run_config.action_repeat} "
         f"frames an episode, λ = 10; GP of rank {config.gp.rank}; "
-        f"iCEM with {config.icem.num_samples} candidates, {config.icem.iterations} iterations, horizon {config.icem.horizon}. "
-        f"sombrl {found['sombrl']}, "
-        f"jax {found['jax']}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
+        f"iCEM with {config.icem.num_samples} candidates, {config.icem.iterations} iterations, "
+        f"horizon {config.icem.horizon}. sombrl {found['sombrl']}, jax {found['jax']}, "
+        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
     )
 
 
@@ -418,7 +418,9 @@ $maps
 
 <h2>Made with, and how to go on</h2>
 <pre>$command</pre>
-<p>Both runs are ordinary ones, in the folder of this page: draw them, watch the car, train on.</p>
+<p>Both runs are ordinary ones, in the folder of this page: draw them, watch the car, train on.
+Without <code>--explore</code> an evaluation plans for the reward alone; as sparse as it is here, the
+planner's search may then find it late or not at all, even though the model knows the way.</p>
 <pre>$go_on</pre>
 <footer>$settings</footer>
 <script>

@@ -46,6 +46,11 @@ def role_keys(seeds: Sequence[int], iteration: int, roles: Sequence[str]) -> dic
     (Thompson in "imagine") does not shift the numbers of another.
     """
     with jax.enable_x64(False):
-        roots = [jr.fold_in(jr.key(seed), iteration) for seed in seeds]
-        split = jnp.stack([jr.split(root, len(roles)) for root in roots])  # [seeds, roles]
-        return {role: split[:, i] for i, role in enumerate(roles)}
+
+        def key(seed: int, role: int):
+            # As plain numbers, because JAX's check for reused keys takes a stacked key for a used one.
+            return jr.key_data(jr.fold_in(jr.fold_in(jr.key(seed), iteration), role))
+
+        return {
+            role: jr.wrap_key_data(jnp.stack([key(seed, i) for seed in seeds])) for i, role in enumerate(roles)
+        }

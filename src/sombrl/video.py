@@ -55,6 +55,8 @@ def _write_gif(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
 
 
 def _write_mp4(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
+    # Or it forks to run Python code in the child, which beside JAX's threads may hang.
+    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
     import imageio_ffmpeg
 
     # H.264 in the pixel format that every player knows halves the colour planes: the sides must be even.

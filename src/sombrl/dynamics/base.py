@@ -24,9 +24,9 @@ class AbstractDynamics(eqx.Module):
 
     @abc.abstractmethod
     def observe(
-        self, belief: State, prev_action: Float[Array, " action"], obs: Float[Array, " obs"], *, key: Key[Array, ""]
+        self, belief: State, prev_action: Float[Array, " action"] | None, obs: Float[Array, " obs"], *, key: Key[Array, ""]
     ) -> State:
-        """Update the belief with a new observation."""
+        """Update the belief with a new observation; both are None where there is no past."""
 
 
 class AbstractVectorDynamics(AbstractDynamics):
@@ -41,7 +41,7 @@ class AbstractVectorDynamics(AbstractDynamics):
         return prediction.mean + prediction.aleatoric_std * noise
 
     def observe(
-        self, belief: State, prev_action: Float[Array, " action"], obs: Float[Array, " obs"], *, key: Key[Array, ""]
+        self, belief: State, prev_action: Float[Array, " action"] | None, obs: Float[Array, " obs"], *, key: Key[Array, ""]
     ) -> Float[Array, " state"]:
         """The observation is the state."""
         return obs

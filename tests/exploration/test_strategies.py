@@ -1,0 +1,141 @@
+"""Bonuses and propagations against their formulas, and every strategy's place in the table."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from sombrl.dynamics.base import AbstractDynamics
+from sombrl.exploration import (
+    STRATEGIES,
+    Constant,
+    DrawnOnce,
+    EpistemicNorm,
+    Hallucinated,
+    InformationGain,
+    Linear,
+    Mean,
+    NoBonus,
+    NoisyMean,
+    Resampled,
+)
+from sombrl.exploration.config import ExploreConfig
+from sombrl.records import Prediction, SombrlError
+from tests.dynamics.data import fit, learner, replay_of, wave
+
+PREDICTION = Prediction(
+    jnp.array([1.0, 2.0], jnp.float32),
+    jnp.array([0.3, 0.4], jnp.float32),
+    jnp.array([0.1, 0.2], jnp.float32),
+    jnp.array([0.1, 0.2], jnp.float32),
+)
+
+
+@pytest.fixture(scope="module")
+def dynamics():
+    gp = learner(rank=32, fit_steps=2)
+    return gp.dynamics(fit(gp, replay_of(wave(20)))[0])
+
+
+def test_bonuses_are_their_formulas():
+    assert float(NoBonus()(PREDICTION)) == 0.0
+    np.testing.assert_allclose(float(EpistemicNorm("physical")(PREDICTION)), 0.5, rtol=1e-6)
+    np.testing.assert_allclose(float(EpistemicNorm()(PREDICTION)), np.hypot(3, 2), rtol=1e-6)
+    expected = np.log(1 + 9) + np.log(1 + 4)
+    np.testing.assert_allclose(float(InformationGain()(PREDICTION)), expected, rtol=1e-6)
+
+
+def test_information_gain_is_that_of_a_linear_gaussian_model(x64):
+    """One observation of x ~ N(0, σ²) with noise s: the entropy falls by ½ log(1 + σ²/s²), our unit is twice that."""
+    sigma, noise = 0.7, 0.2
+    before, after = sigma**2, 1 / (1 / sigma**2 + 1 / noise**2)
+    prediction = Prediction(*(jnp.array([v], jnp.float32) for v in (0.0, sigma, noise, 1.0)))
+    np.testing.assert_allclose(float(InformationGain()(prediction)), np.log(before / after), rtol=1e-6)
+
+
+def test_schedules():
+    n = jnp.arange(5, dtype=jnp.int32)
+    assert np.allclose(jax.vmap(Linear(10.0, 2.0, 4))(n), [10, 8, 6, 4, 2])
+    assert float(Linear(10.0, 2.0, 4)(jnp.asarray(99, jnp.int32))) == 2.0
+    assert np.allclose(jax.vmap(Constant(3.0))(n), 3.0)
+
+
+def test_propagations_are_their_formulas(dynamics, key):
+    state, action = jnp.array([0.5, -3.0], jnp.float32), jnp.array([0.2], jnp.float32)
+    eta = jnp.array([1.0, -0.5], jnp.float32)
+    prediction = dynamics.predict(state, action)
+    assert np.array_equal(Mean()(dynamics, state, action, key=key), prediction.mean)
+    lucky = Hallucinated(3.0)(dynamics, state, jnp.concatenate([action, eta]), key=key)
+    expected = prediction.mean + 3.0 * prediction.epistemic_std * eta
+    np.testing.assert_allclose(np.asarray(lucky), np.asarray(expected), rtol=1e-5)
+    beyond = Hallucinated(3.0)(dynamics, state, jnp.concatenate([action, 2.0 + 0.0 * eta]), key=key)
+    bound = prediction.mean + 3.0 * prediction.epistemic_std
+    np.testing.assert_allclose(np.asarray(beyond), np.asarray(bound), rtol=1e-5)
+    for i, (propagation, std) in enumerate(
+        (
+            (Resampled(), jnp.sqrt(prediction.epistemic_std**2 + prediction.aleatoric_std**2)),
+            (NoisyMean(), prediction.aleatoric_std),
+        )
+    ):
+        keys = jr.split(jr.key(i), 4000)
+        samples = jax.vmap(lambda k, p=propagation: p(dynamics, state, action, key=k))(keys)
+        np.testing.assert_allclose(np.asarray(samples.std(0)), np.asarray(std), rtol=0.06)
+        standard_error = np.asarray(std) / np.sqrt(4000)
+        assert np.all(np.abs(np.asarray(samples.mean(0) - prediction.mean)) < 4 * standard_error)
+
+
+class _Latent(AbstractDynamics):
+    """A model whose state is not a vector and which cannot draw."""
+
+    def predict(self, state, action):
+        raise AssertionError
+
+    def transition(self, state, action, *, key):
+        raise AssertionError
+
+    def observe(self, belief, prev_action, obs, *, key):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("propagation", [Resampled(), DrawnOnce(), Hallucinated(1.0)])
+def test_a_model_that_does_not_fit_is_refused_with_the_remedy(propagation, key):
+    with pytest.raises(SombrlError, match="use --explore optimistic or greedy"):
+        propagation.prepare(_Latent(), key=key)
+    assert isinstance(Mean().prepare(_Latent(), key=key), _Latent)
+
+
+@pytest.mark.parametrize(
+    ("name", "propagation", "bonus", "extra", "task_weight", "stochastic"),
+    [
+        ("greedy", Mean, NoBonus, 0, 1.0, False),
+        ("pets", Resampled, NoBonus, 0, 1.0, True),
+        ("thompson", DrawnOnce, NoBonus, 0, 1.0, False),
+        ("hucrl", Hallucinated, NoBonus, 2, 1.0, False),
+        ("optimistic", Mean, EpistemicNorm, 0, 1.0, False),
+        ("unsupervised", Mean, EpistemicNorm, 0, 0.0, False),
+    ],
+)
+def test_the_table_of_strategies(name, propagation, bonus, extra, task_weight, stochastic):
+    strategy = ExploreConfig(explore=name).build()
+    assert isinstance(strategy.propagation, propagation) and isinstance(strategy.bonus, bonus)
+    assert strategy.propagation.extra_actions(2) == extra
+    assert strategy.task_weight == task_weight
+    assert strategy.propagation.stochastic is stochastic
+    assert name in STRATEGIES and STRATEGIES[name].__doc__
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"explore": "optimstic"}, 'did you mean "optimistic"'),
+        ({"bonus_weight": -1.0}, "--bonus-weight must be a finite number of at least 0"),
+        ({"bonus_weight": float("nan")}, "--bonus-weight"),
+        ({"bonus_weight_end": -0.5}, "--bonus-weight-end"),
+        ({"bonus_weight_steps": 0}, "--bonus-weight-steps"),
+        ({"beta": float("inf")}, "--beta"),
+    ],
+)
+def test_bad_exploration_settings(settings, sentence):
+    with pytest.raises(SombrlError, match=sentence):
+        ExploreConfig(**settings)

@@ -1,0 +1,21 @@
+"""The smallest agents that still do everything: seconds to compile, milliseconds to run."""
+
+from sombrl.agent import Agent, make
+
+SMALL = {
+    "gp": {"capacity": 64, "rank": 8, "fit_steps": 3, "fit_points": 16, "draw_features": 16},
+    "icem": {"num_samples": 12, "num_elites": 3, "iterations": 2, "horizon": 4, "particles": 2},
+    "mppi": {"num_samples": 12, "iterations": 2, "horizon": 4, "particles": 2},
+    "episode_length": 6,
+    "episodes": 3,
+}
+
+SMALL_FLAGS = (
+    "--gp.capacity 64 --gp.rank 8 --gp.fit-steps 3 --gp.fit-points 16 --gp.draw-features 16 "
+    "--icem.num-samples 12 --icem.num-elites 3 --icem.iterations 2 --icem.horizon 4 --icem.particles 2 "
+    "--episode-length 6"
+).split()
+
+
+def small(env="pendulum", **settings) -> Agent:
+    return make("gp-icem", env, **(SMALL | settings))
