@@ -10,11 +10,11 @@ SMALL = {
     "episodes": 3,
 }
 
-SMALL_FLAGS = (
-    "--gp.capacity 64 --gp.rank 8 --gp.fit-steps 3 --gp.fit-points 16 --gp.draw-features 16 "
-    "--icem.num-samples 12 --icem.num-elites 3 --icem.iterations 2 --icem.horizon 4 --icem.particles 2 "
-    "--episode-length 6"
-).split()
+SMALL_FLAGS = [
+    *("--gp.capacity", "64", "--gp.rank", "8", "--gp.fit-steps", "3", "--gp.fit-points", "16"),
+    *("--gp.draw-features", "16", "--icem.num-samples", "12", "--icem.num-elites", "3", "--icem.iterations", "2"),
+    *("--icem.horizon", "4", "--icem.particles", "2", "--episode-length", "6"),
+]
 
 
 def small(env="pendulum", **settings) -> Agent:

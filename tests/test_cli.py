@@ -67,7 +67,9 @@ def test_unknown_flags_and_types_are_refused_by_the_parser(argv, capsys, tmp_pat
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "p"
-    main(["train", "gp-icem", "--env", "pendulum", "--seeds", "2", "--episodes", "2", "--out", str(folder), *SMALL_FLAGS])
+    main(
+        ["train", "gp-icem", "--env", "pendulum", "--seeds", "2", "--episodes", "2", "--out", str(folder), *SMALL_FLAGS]
+    )
     return folder
 
 

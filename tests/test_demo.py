@@ -161,10 +161,7 @@ def test_images_decode(finished):
 
 
 def test_one_seed_and_one_episode(finished, tmp_path):
-    stories = [
-        Story(told.strategy, told.rows[:1], [told.visited[0][:1]], told.sigma[:1], 1.0)
-        for told in finished[2]
-    ]
+    stories = [Story(told.strategy, told.rows[:1], [told.visited[0][:1]], told.sigma[:1], 1.0) for told in finished[2]]
     draw_picture(tmp_path / "demo.png", stories, compare(stories))
     write_page(tmp_path / "index.html", stories, compare(stories), ["sombrl", "demo"], tiny_run(1, 1), TINY)
     page = (tmp_path / "index.html").read_text()

@@ -46,7 +46,11 @@ def test_killed_between_episodes(episode, reference, environment, tmp_path):
     deadline = time.monotonic() + 120
     metrics = folder / "metrics.jsonl"
     while time.monotonic() < deadline and process.poll() is None:
-        enough = folder.exists() if episode == 0 else metrics.exists() and len(metrics.read_text().splitlines()) >= 2 * episode
+        enough = (
+            folder.exists()
+            if episode == 0
+            else metrics.exists() and len(metrics.read_text().splitlines()) >= 2 * episode
+        )
         if enough:
             break
         time.sleep(0.002)
@@ -92,7 +96,18 @@ def test_a_damaged_checkpoint_falls_back_and_says_so(reference, environment, tmp
 
 def test_ctrl_c_saves_and_says_how_to_go_on(reference, environment, tmp_path):
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "sombrl", "train", "gp-icem", *FLAGS, "--checkpoint-every", "4", "--out", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "sombrl",
+        "train",
+        "gp-icem",
+        *FLAGS,
+        "--checkpoint-every",
+        "4",
+        "--out",
+        str(folder),
+    ]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     metrics = folder / "metrics.jsonl"
     while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") >= 2):

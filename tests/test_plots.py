@@ -19,10 +19,7 @@ def make_run(path, strategy="optimistic", seeds=3, episodes=4, metrics=METRICS, 
     folder = RunFolder.create(path, config, ["test"])
     for n in range(episodes):
         frames = {"iteration": n, "env_frames": 200 * (n + 1)}
-        rows = [
-            frames | {"seed": s, RETURN: 10.0 * n + s} | {name: 0.1 * n for name in metrics}
-            for s in range(seeds)
-        ]
+        rows = [frames | {"seed": s, RETURN: 10.0 * n + s} | {name: 0.1 * n for name in metrics} for s in range(seeds)]
         folder.append(rows)
     return path
 

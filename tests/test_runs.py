@@ -23,9 +23,7 @@ def run(tmp_path):
 
 
 def rows(first, last):
-    return [
-        {"iteration": n, "seed": s, "rollout/ep_rew_mean": n / 3} for n in range(first, last) for s in (0, 1)
-    ]
+    return [{"iteration": n, "seed": s, "rollout/ep_rew_mean": n / 3} for n in range(first, last) for s in (0, 1)]
 
 
 def test_create_writes_config_and_manifest(run):

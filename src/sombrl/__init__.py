@@ -8,9 +8,9 @@ import os
 # Before JAX loads it: OpenBLAS threads spin, and on a busy machine a Cholesky then takes up to 60 times longer.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from sombrl.agent import GPICEM, Agent, load, make  # noqa: E402
-from sombrl.loop import run  # noqa: E402
-from sombrl.records import AbstractTask, Prediction, RunFault, SombrlError, Transition  # noqa: E402
+from sombrl.agent import GPICEM, Agent, load, make
+from sombrl.loop import run
+from sombrl.records import AbstractTask, Prediction, RunFault, SombrlError, Transition
 
 __version__ = "0.1.0"
 

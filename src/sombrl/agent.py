@@ -1,9 +1,9 @@
 """The Python API, with the verbs people know: learn, predict, evaluate, save, load.
 
-    agent = sombrl.GPICEM("Pendulum-v1", explore="optimistic", seed=0)
-    agent.learn(2000, progress=True)
-    action, state = agent.predict(obs)
-    agent.save("runs/pendulum");  agent = sombrl.load("runs/pendulum")
+agent = sombrl.GPICEM("Pendulum-v1", explore="optimistic", seed=0)
+agent.learn(2000, progress=True)
+action, state = agent.predict(obs)
+agent.save("runs/pendulum");  agent = sombrl.load("runs/pendulum")
 """
 
 import dataclasses
@@ -320,7 +320,7 @@ def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Ag
     return Agent(algorithm, config, RunConfig(**run_settings), None if isinstance(env, str) else env)
 
 
-def GPICEM(env: Any, **settings: Any) -> Agent:  # noqa: N802 — reads as the name of an algorithm, as in SB3
+def GPICEM(env: Any, **settings: Any) -> Agent:
     """GP dynamics planned with iCEM; see `make` for the settings."""
     return make("gp-icem", env, **settings)
 

@@ -91,9 +91,7 @@ def load(path: Path, like: Any) -> tuple[Any, dict]:
     wanted = [(jax.tree_util.keystr(where), leaf) for where, leaf in leaves if _is_stored(leaf)]
     _check_structure(path, entries, wanted)
     arrays = _read_arrays(path, entries)
-    stored = (
-        _restore(array, entry, leaf) for array, entry, (_, leaf) in zip(arrays, entries, wanted, strict=True)
-    )
+    stored = (_restore(array, entry, leaf) for array, entry, (_, leaf) in zip(arrays, entries, wanted, strict=True))
     restored = [next(stored) if _is_stored(leaf) else leaf for _, leaf in leaves]
     return jax.tree_util.tree_unflatten(treedef, restored), manifest["meta"]
 
@@ -168,9 +166,7 @@ def _none_valid(folder: Path, damaged: list[Damaged]) -> SombrlError:
     if not damaged:
         return SombrlError(f"there is no checkpoint in {folder}; start the run again from the beginning.")
     reasons = ", ".join(f"{error.number}: {error.reason}" for error in damaged)
-    return SombrlError(
-        f"every checkpoint in {folder} is damaged ({reasons}); start the run again from the beginning."
-    )
+    return SombrlError(f"every checkpoint in {folder} is damaged ({reasons}); start the run again from the beginning.")
 
 
 def _is_stored(leaf: Any) -> bool:
@@ -193,9 +189,7 @@ def _collect(tree: Any) -> tuple[dict[str, np.ndarray], list[dict]]:
             raise SombrlError(f"array {path} is a typed PRNG key; store jax.random.key_data(key) instead.")
         array = np.asarray(leaf)
         if not _is_plain(array.dtype) and not jnp.issubdtype(array.dtype, jnp.floating):
-            raise SombrlError(
-                f"array {path} has dtype {array.dtype}, which cannot be stored; use numbers or booleans."
-            )
+            raise SombrlError(f"array {path} has dtype {array.dtype}, which cannot be stored; use numbers or booleans.")
         # npy knows nothing of bfloat16 and its kin: their bits travel as unsigned integers.
         raw = array if _is_plain(array.dtype) else array.view(f"u{array.dtype.itemsize}")
         raw = np.asarray(raw, order="C")

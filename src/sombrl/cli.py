@@ -280,7 +280,7 @@ def _parse(argv: list[str], prog: str, groups: dict[str, type], defaults: dict[s
         for name, group in groups.items()
     ]
     combined = dataclasses.make_dataclass("Options", fields, frozen=True)
-    parsed = tyro.cli(combined, args=argv, prog=prog, description=description)
+    parsed: Any = tyro.cli(combined, args=argv, prog=prog, description=description)
     return tuple(getattr(parsed, name) for name in groups)
 
 

@@ -79,9 +79,7 @@ def demo(out: Path, *, seeds: int, episodes: int) -> None:
     for strategy in STRATEGIES:
         config = dataclasses.replace(CONFIG, explore=ExploreConfig(explore=strategy, bonus_weight=10.0))
         story, start = Story(strategy), time.perf_counter()
-        train(
-            "gp-icem", config, settings, out / strategy, command=command, tensorboard=False, hook=story.watch
-        )
+        train("gp-icem", config, settings, out / strategy, command=command, tensorboard=False, hook=story.watch)
         story.seconds = time.perf_counter() - start
         story.rows = RunFolder.open(out / strategy).rows()
         stories.append(story)
@@ -154,10 +152,7 @@ def text_table(comparison: list[dict[str, Any]]) -> str:
     """The comparison for a terminal."""
     lines = [HEADINGS, *(cells(row) for row in comparison)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
-    text = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     text.insert(1, "  ".join("─" * width for width in widths))
     return "\n".join(
         [

@@ -38,9 +38,7 @@ def draw_picture(path: Path, stories: list[Story], comparison: list[dict[str, An
 
         episodes = len(stories[0].sigma)
         shown = sorted({min(1, episodes - 1), (episodes - 1) // 2, episodes - 1})
-        found = ", ".join(
-            f"by {row['strategy']} on {row['found']} of {row['seeds']} seeds" for row in comparison
-        )
+        found = ", ".join(f"by {row['strategy']} on {row['found']} of {row['seeds']} seeds" for row in comparison)
         figure = Figure(figsize=(16, 9), dpi=100)
         figure.text(0.03, 0.93, "Sparse MountainCar: plan for r, or for r + λ‖σ‖?", size=31, weight="bold")
         figure.text(0.03, 0.873, f"Only the hilltop pays. It was found {found}.", size=20, color="#444444")
@@ -52,9 +50,7 @@ def draw_picture(path: Path, stories: list[Story], comparison: list[dict[str, An
         titles = ["visited, all seeds", *(f"‖σ‖ after {n} ep." for n in shown)]
         for story, bottom in zip(stories, (0.475, 0.135), strict=True):
             name: dict[str, Any] = {"size": 21, "weight": "bold", "color": COLOR[story.strategy]}
-            figure.text(
-                left - 0.018, bottom + 0.155, story.strategy, rotation=90, ha="center", va="center", **name
-            )
+            figure.text(left - 0.018, bottom + 0.155, story.strategy, rotation=90, ha="center", va="center", **name)
             for x, title, n in zip(edges, titles, [None, *shown], strict=True):
                 axes = figure.add_axes((x, bottom, width, 0.31))
                 _draw_states(axes, story, n)
@@ -104,9 +100,7 @@ def _draw_states(axes: Any, story: Story, n: int | None) -> None:
     axes.grid(False)
 
 
-def _draw_scale(
-    figure: Any, place: tuple[float, float], colormap: Any, low: str, high: str, label: str
-) -> None:
+def _draw_scale(figure: Any, place: tuple[float, float], colormap: Any, low: str, high: str, label: str) -> None:
     axes = figure.add_axes((place[0], 0.093, place[1], 0.018))
     axes.imshow(np.linspace(0, 1, 256)[None], aspect="auto", cmap=colormap)
     axes.set_axis_off()
@@ -203,15 +197,11 @@ def _curves_svg(stories: list[Story]) -> str:
     lines = ""
     for name, table in returns.items():
         for column, look in [*((c, "seed") for c in table.T), (np.median(table, axis=1), "median")]:
-            points = " ".join(
-                f"{a:.1f},{b:.1f}" for a, b in zip(x(np.arange(episodes)), y(column), strict=True)
-            )
+            points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x(np.arange(episodes)), y(column), strict=True))
             lines += f'<polyline class="{look} {name}" points="{points}"/>'
             if look == "median":  # one episode has no line
                 lines += f'<path class="dot {name}" d="{_dots(points)}"/>'
-    label = (
-        f'<text class="tick" x="{(left + width) / 2}" y="{bottom + 38}" text-anchor="middle">episode</text>'
-    )
+    label = f'<text class="tick" x="{(left + width) / 2}" y="{bottom + 38}" text-anchor="middle">episode</text>'
     head = f'<svg class="curves" viewBox="0 0 {width} {height}" role="img" aria-label="return per episode">'
     return f"{head}{grid}{lines}{label}</svg>"
 

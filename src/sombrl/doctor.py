@@ -62,8 +62,7 @@ def _jax() -> Iterator[Finding]:
         taken = "as it needs it" if off else f"{share or '0.75'} of it at once"
         yield (
             "ok",
-            f"JAX takes the device's memory {taken}; "
-            "where others share it, set XLA_PYTHON_CLIENT_PREALLOCATE=false",
+            f"JAX takes the device's memory {taken}; where others share it, set XLA_PYTHON_CLIENT_PREALLOCATE=false",
         )
     elif shutil.which("nvidia-smi"):
         yield "warning", "there is an NVIDIA driver, but JAX runs on the CPU: pip install 'sombrl[cuda]'."
@@ -74,9 +73,7 @@ def _double_precision() -> Iterator[Finding]:
     with jax.enable_x64(True):
         matrix = jnp.eye(3, dtype=jnp.float64) + 1e-12
         factor = jnp.linalg.cholesky(matrix)
-        good = factor.dtype == jnp.float64 and bool(
-            np.allclose(factor @ factor.T, matrix, rtol=0, atol=1e-14)
-        )
+        good = factor.dtype == jnp.float64 and bool(np.allclose(factor @ factor.T, matrix, rtol=0, atol=1e-14))
     if good:
         yield "ok", "float64 works where the Gaussian processes need it"
     else:

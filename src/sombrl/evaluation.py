@@ -66,14 +66,11 @@ def table(agent: Agent, returns: np.ndarray, planner: str) -> str:
     mean = returns.mean()
     lines += [
         "",
-        f"median of all {returns.size} episodes  {np.median(returns):.2f}, "
-        f"interquartile range [{low:.2f}, {high:.2f}]",
+        f"median of all {returns.size} episodes  {np.median(returns):.2f}, interquartile range [{low:.2f}, {high:.2f}]",
     ]
     if num_seeds > 1:
         low, high = bootstrap(returns)
-        lines.append(
-            f"mean over {num_seeds} seeds  {mean:.2f}, 95% bootstrap interval [{low:.2f}, {high:.2f}]"
-        )
+        lines.append(f"mean over {num_seeds} seeds  {mean:.2f}, 95% bootstrap interval [{low:.2f}, {high:.2f}]")
     else:
         lines.append(f"mean  {mean:.2f} (one seed: nothing can be said about the spread over seeds)")
     return "\n".join(lines)
@@ -101,9 +98,7 @@ class _Camera:
             raise
         except Exception as error:  # a simulator's own way of not drawing
             reason = f"{type(error).__name__}: {error}".split("\n")[0]
-            raise SombrlError(
-                f"{agent.envs.spec.name} cannot draw ({reason}): evaluate without --video."
-            ) from error
+            raise SombrlError(f"{agent.envs.spec.name} cannot draw ({reason}): evaluate without --video.") from error
         finally:
             envs.close()
 
@@ -135,9 +130,7 @@ def _read(path: Path) -> list[dict]:
         if not isinstance(evaluations, list):
             raise ValueError("not a list")
     except (OSError, ValueError) as error:
-        raise SombrlError(
-            f"{path} cannot be read as a list of evaluations ({error}): move it away."
-        ) from error
+        raise SombrlError(f"{path} cannot be read as a list of evaluations ({error}): move it away.") from error
     return evaluations
 
 

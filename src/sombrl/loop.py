@@ -79,9 +79,11 @@ class Compiled:
         spec, known_task = envs.spec, envs.task
 
         def imagine(learner_state, iteration, key):
+            task = learner.task(learner_state) or known_task
+            assert task is not None, "a learner without a task needs an environment with one"
             return exploration.imagine(
                 learner.dynamics(learner_state),
-                learner.task(learner_state) or known_task,
+                task,
                 state_dim=spec.obs_dim,
                 action_dim=spec.action_dim,
                 iteration=iteration,
@@ -105,9 +107,7 @@ class Compiled:
             improve=over_seeds(lambda state, mdp, replay, key: controller.improve(state, mdp, replay, key=key)),
             act=over_seeds(act),
             add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
-            diagnose=over_seeds(
-                lambda state, mdp, rows, valid: diagnose(learner.dynamics(state), mdp, rows, valid)
-            ),
+            diagnose=over_seeds(lambda state, mdp, rows, valid: diagnose(learner.dynamics(state), mdp, rows, valid)),
         )
 
 

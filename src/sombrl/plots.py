@@ -100,13 +100,9 @@ def draw_curve(axes: Any, x: np.ndarray, values: np.ndarray, color: str, label: 
 def _figure(folders: list[RunFolder], tables: list[list[dict]]) -> Any:
     from matplotlib.figure import Figure
 
-    panels = [
-        panel for panel in PANELS if any(row.get(panel[0]) is not None for rows in tables for row in rows)
-    ]
+    panels = [panel for panel in PANELS if any(row.get(panel[0]) is not None for rows in tables for row in rows)]
     figure = Figure(figsize=(12, 7.5 if panels else 4.5), layout="constrained")
-    grid = figure.add_gridspec(
-        2 if panels else 1, max(1, len(panels)), height_ratios=[1.7, 1][: 1 + bool(panels)]
-    )
+    grid = figure.add_gridspec(2 if panels else 1, max(1, len(panels)), height_ratios=[1.7, 1][: 1 + bool(panels)])
     main = figure.add_subplot(grid[0, :])
     small = [figure.add_subplot(grid[1, i]) for i in range(len(panels))]
     for i, (rows, label) in enumerate(zip(tables, _labels(folders), strict=True)):
@@ -138,9 +134,7 @@ def _figure(folders: list[RunFolder], tables: list[list[dict]]) -> Any:
 
 def _labels(folders: list[RunFolder]) -> list[str]:
     """The strategy; with the run's name where strategies meet twice."""
-    strategies = [
-        folder.config["config"].get("explore", {}).get("explore", folder.path.name) for folder in folders
-    ]
+    strategies = [folder.config["config"].get("explore", {}).get("explore", folder.path.name) for folder in folders]
     if len(set(strategies)) == len(strategies):
         return strategies
     names = [folder.path.name for folder in folders]

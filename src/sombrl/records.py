@@ -49,13 +49,9 @@ class AbstractTask(eqx.Module):
     """What is wanted, apart from the environment, so that unsupervised runs can swap it."""
 
     @abc.abstractmethod
-    def reward(
-        self, state: State, action: Float[Array, " action"], next_state: State
-    ) -> Float[Array, ""]:
+    def reward(self, state: State, action: Float[Array, " action"], next_state: State) -> Float[Array, ""]:
         """The reward of one decision (all its repeated frames)."""
 
     @abc.abstractmethod
-    def terminated(
-        self, state: State, action: Float[Array, " action"], next_state: State
-    ) -> Bool[Array, ""]:
+    def terminated(self, state: State, action: Float[Array, " action"], next_state: State) -> Bool[Array, ""]:
         """Whether that decision ends the task."""

@@ -113,9 +113,7 @@ class RunFolder:
                     "wait for it to end or choose another --out."
                 ) from None
             except OSError as error:  # some network file systems cannot lock: better to run than to refuse
-                warnings.warn(
-                    f"cannot lock {self.path} ({error.strerror}): run one process on it", stacklevel=3
-                )
+                warnings.warn(f"cannot lock {self.path} ({error.strerror}): run one process on it", stacklevel=3)
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
@@ -164,17 +162,13 @@ class RunFolder:
         """Each whole line with the row it holds; the bytes are kept so that truncating changes none."""
         if not self.metrics_path.exists():
             return
-        lines = self.metrics_path.read_bytes().split(b"\n")[
-            :-1
-        ]  # after the last newline: nothing, or a half line
+        lines = self.metrics_path.read_bytes().split(b"\n")[:-1]  # after the last newline: nothing, or a half line
         for number, line in enumerate(lines, start=1):
             try:
                 row = json.loads(line)
                 row.get("iteration")
             except (ValueError, AttributeError):
-                raise SombrlError(
-                    f"line {number} of {self.metrics_path} is no JSON row; delete the line."
-                ) from None
+                raise SombrlError(f"line {number} of {self.metrics_path} is no JSON row; delete the line.") from None
             yield line + b"\n", row
 
     def _read(self, name: str) -> dict:
@@ -197,9 +191,7 @@ def _is_empty_folder(path: Path) -> bool:
 
 
 def _taken(path: Path) -> SombrlError:
-    return SombrlError(
-        f"{path} is not empty; run `sombrl resume {path}` to continue it, or choose another --out."
-    )
+    return SombrlError(f"{path} is not empty; run `sombrl resume {path}` to continue it, or choose another --out.")
 
 
 def _whole(file: Any) -> int:

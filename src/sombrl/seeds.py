@@ -51,6 +51,4 @@ def role_keys(seeds: Sequence[int], iteration: int, roles: Sequence[str]) -> dic
             # As plain numbers, because JAX's check for reused keys takes a stacked key for a used one.
             return jr.key_data(jr.fold_in(jr.fold_in(jr.key(seed), iteration), role))
 
-        return {
-            role: jr.wrap_key_data(jnp.stack([key(seed, i) for seed in seeds])) for i, role in enumerate(roles)
-        }
+        return {role: jr.wrap_key_data(jnp.stack([key(seed, i) for seed in seeds])) for i, role in enumerate(roles)}

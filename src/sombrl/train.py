@@ -36,9 +36,7 @@ def train(
     return _drive(agent, folder, run_config.episodes, checkpoint_every, tensorboard, hook, resumed=False)
 
 
-def resume(
-    path: Path, *, episodes: int | None = None, checkpoint_every: int = 1, tensorboard: bool = True
-) -> Agent:
+def resume(path: Path, *, episodes: int | None = None, checkpoint_every: int = 1, tensorboard: bool = True) -> Agent:
     """Continue a run exactly where its last checkpoint is, up to its own number of episodes or a new one."""
     folder = RunFolder.open(path)
     # Killed before its first checkpoint: the run starts over, which is where it was.
@@ -101,7 +99,7 @@ class Interrupted(Exception):
     """Stopped from outside; everything up to the last finished iteration is saved."""
 
 
-class _terminate_as_interrupt:  # noqa: N801 — reads as a verb in `with`
+class _terminate_as_interrupt:
     """SIGTERM (a scheduler's preemption) ends a run as Ctrl-C does."""
 
     def __enter__(self):

@@ -17,9 +17,7 @@ def check_video(path: Path) -> None:
     """Refuse what `write_video` cannot write, before minutes are spent on the frames."""
     suffix = path.suffix.lower()
     if suffix not in WRITERS:
-        raise SombrlError(
-            f"a video is a {' or '.join(WRITERS)} file, not {path.name!r}: choose another --video."
-        )
+        raise SombrlError(f"a video is a {' or '.join(WRITERS)} file, not {path.name!r}: choose another --video.")
     if path.exists():
         raise SombrlError(f"{path} is there already: delete it, or choose another --video.")
     module, package = WRITERS[suffix]

@@ -29,9 +29,7 @@ def noises(config, action_dim, key):
     noise_key, _ = jr.split(key)
     keys = [jr.fold_in(noise_key, i) for i in range(config.iterations)]
     return [
-        np.asarray(
-            coloured_noise((size, action_dim, config.horizon), config.noise_exponent, key=k)
-        ).transpose(0, 2, 1)
+        np.asarray(coloured_noise((size, action_dim, config.horizon), config.noise_exponent, key=k)).transpose(0, 2, 1)
         for size, k in zip(config.sizes, keys, strict=True)
     ]
 

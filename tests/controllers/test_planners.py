@@ -164,9 +164,7 @@ def test_vmap_equals_loop(planner):
     batched = jax.vmap(lambda start, key: decide(planner, mdp, start, key))(starts, keys)
     for i in range(4):
         alone = decide(planner, mdp, starts[i], jr.split(jr.key(11), 4)[i])
-        jax.tree.map(
-            lambda b, a, i=i: np.testing.assert_allclose(b[i], a, atol=2e-5, rtol=2e-5), batched, alone
-        )
+        jax.tree.map(lambda b, a, i=i: np.testing.assert_allclose(b[i], a, atol=2e-5, rtol=2e-5), batched, alone)
 
 
 @any_planner

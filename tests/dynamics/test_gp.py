@@ -75,6 +75,7 @@ def test_dynamics_equal_the_textbook_posterior():
 def test_linear_kernel_is_bayesian_linear_regression():
     state, _ = fit(learner(kernel="linear", fit_steps=0), replay_of(TRAIN))
     mean, std = normalised(state, predict(learner(kernel="linear").dynamics(state), TEST.obs, TEST.action), TEST)
+
     # Weight space: φ(x) = (1, x), w ~ N(0, I), noise 0.03.
     def features(rows):
         x = np.concatenate([rows.obs, rows.action], 1).astype(np.float64)
@@ -238,9 +239,9 @@ def test_draws_have_the_posterior_moments():
     state, _ = fit(gp, replay_of(wave(25)))
     dynamics = gp.dynamics(state)
     queries = wave(15, seed=5)
-    draws = jax.jit(
-        jax.vmap(lambda k: jax.vmap(dynamics.draw(key=k).predict)(queries.obs, queries.action).mean)
-    )(jr.split(jr.key(0), 2000))
+    draws = jax.jit(jax.vmap(lambda k: jax.vmap(dynamics.draw(key=k).predict)(queries.obs, queries.action).mean))(
+        jr.split(jr.key(0), 2000)
+    )
     prediction = predict(dynamics, queries.obs, queries.action)
     scale = np.asarray(prediction.scale)
     error = (np.asarray(draws.mean(axis=0)) - np.asarray(prediction.mean)) / scale
@@ -325,8 +326,8 @@ def test_impossible_settings_are_refused_in_a_sentence(setting, value):
 def _fingerprint(**settings):
     """Every number that a GP's user can see, after two fits."""
     gp = learner(**({"capacity": 48, "rank": 24, "fit_steps": 5, "fit_points": 32, "draw_features": 64} | settings))
-    state, metrics = fit(gp, replay_of(wave(40, noise=0.02), gp.config.capacity))
-    state, metrics = fit(gp, replay_of(wave(44, noise=0.02), gp.config.capacity), state, seed=2)
+    state, _ = fit(gp, replay_of(wave(40, noise=0.02), gp.config.capacity))
+    state, _ = fit(gp, replay_of(wave(44, noise=0.02), gp.config.capacity), state, seed=2)
     prediction = predict(gp.dynamics(state), TEST.obs, TEST.action)
     drawn = predict(gp.dynamics(state).draw(key=jr.key(0)), TEST.obs, TEST.action).mean
     return np.concatenate([np.asarray(x).ravel() for x in (*jax.tree.leaves(prediction), drawn)])

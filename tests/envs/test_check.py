@@ -51,9 +51,7 @@ def test_faults_are_found(fault, level, told):
 
 def test_warnings():
     narrow = {"obs_space": Box(-0.1, 0.1, (2, 2), np.float64)}
-    assert "outside the declared" in sentences(
-        check_env(Tiny, env_kwargs=narrow, episode_length=20), "warning"
-    )
+    assert "outside the declared" in sentences(check_env(Tiny, env_kwargs=narrow, episode_length=20), "warning")
     frozen = {"noise": 0.0, "action_space": Box(0.0, 0.0, (2,))}
     assert "never changed" in sentences(check_env(Tiny, env_kwargs=frozen, episode_length=20), "warning")
     assert "own limit of 7" in sentences(check_env("sombrl-tests/Tiny-v0", episode_length=90), "warning")

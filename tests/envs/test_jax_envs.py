@@ -139,9 +139,7 @@ def test_decisions_compile_once():
     assert len(Counting.traces) == after_first
 
 
-@pytest.mark.parametrize(
-    "tensor, told", [("observation", r"observation\[0\] is nan"), ("reward", "reward is inf")]
-)
+@pytest.mark.parametrize("tensor, told", [("observation", r"observation\[0\] is nan"), ("reward", "reward is inf")])
 def test_a_broken_world_names_the_place(tensor, told):
     envs = JaxEnvs(Noisy(broken=tensor), [7], name="noisy")
     envs.reset(2)

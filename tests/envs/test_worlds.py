@@ -87,9 +87,7 @@ def test_mountain_car_is_gymnasiums_step_by_step(terminates):
 def test_starts():
     np.testing.assert_array_equal(Pendulum().reset(key=new_key()), np.array([np.pi, 0], np.float32))
 
-    pendulum = np.asarray(
-        jax.vmap(lambda k: Pendulum(start="random").reset(key=k))(jax.random.split(new_key(), 500))
-    )
+    pendulum = np.asarray(jax.vmap(lambda k: Pendulum(start="random").reset(key=k))(jax.random.split(new_key(), 500)))
     assert np.all(np.abs(pendulum) <= [np.float32(np.pi), 1]) and np.all(np.ptp(pendulum, 0) > [6, 1.9])
     car = np.asarray(jax.vmap(lambda k: MountainCar().reset(key=k))(jax.random.split(new_key(), 500)))
     assert np.all((car[:, 0] >= -0.6) & (car[:, 0] <= -0.4)) and np.ptp(car[:, 0]) > 0.19
@@ -120,9 +118,7 @@ def test_tolerance_by_hand():
     x = f32(-2.0, -1.5, -1.0, 0.0, 1.0, 1.25, 1.5, 2.0)
     expected = [0.1**4, 0.1, 1, 1, 1, 0.1**0.25, 0.1, 0.1**4]
     np.testing.assert_allclose(tolerance(x, lower=-1.0, upper=1.0, margin=0.5), expected, rtol=1e-5)
-    np.testing.assert_allclose(
-        tolerance(x, lower=-1.0, upper=1.0, margin=1.0, value_at_margin=0.5)[-1], 0.5, rtol=1e-6
-    )
+    np.testing.assert_allclose(tolerance(x, lower=-1.0, upper=1.0, margin=1.0, value_at_margin=0.5)[-1], 0.5, rtol=1e-6)
     np.testing.assert_array_equal(tolerance(x, lower=-1.0, upper=1.0, margin=0.0), [0, 0, 1, 1, 1, 0, 0, 0])
 
 

@@ -12,9 +12,7 @@ class Tiny(gymnasium.Env):
 
     def __init__(self, goal=1e9, fault=None, noise=0.1, obs_space=None, action_space=None, render_mode=None):
         self.observation_space = obs_space or Box(-np.inf, np.inf, (2, 2), np.float64)
-        self.action_space = action_space or Box(
-            np.array([-1.0, 0.0], np.float32), np.array([3.0, 4.0], np.float32)
-        )
+        self.action_space = action_space or Box(np.array([-1.0, 0.0], np.float32), np.array([3.0, 4.0], np.float32))
         self.goal, self.fault, self.noise, self.render_mode = goal, fault, noise, render_mode
         self.taken: list[np.ndarray] = []
 

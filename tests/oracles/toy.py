@@ -124,9 +124,7 @@ def imagine(dynamics, task, *, action_dim, stochastic=False, steered=0, discount
     )
 
 
-def linear_quadratic(
-    A, B, Q, R, *, target=None, limit=jnp.inf, noise_std=0.0, stochastic=False, discount=1.0
-):
+def linear_quadratic(A, B, Q, R, *, target=None, limit=jnp.inf, noise_std=0.0, stochastic=False, discount=1.0):
     """Linear dynamics, quadratic costs: solved by Riccati while no bound is active."""
     target = jnp.zeros(len(A), jnp.float32) if target is None else f32(target)
     return imagine(

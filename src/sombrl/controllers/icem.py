@@ -85,9 +85,7 @@ PRESETS: dict[str, ICEMConfig] = {
     "light": ICEMConfig(),
     # The published nonepisodic GP runs (opax). They do not carry elites from one decision to the next.
     "pendulum": ICEMConfig(num_samples=500, num_elites=50, iterations=10, horizon=20, shift_elites=False),
-    "mountain-car": ICEMConfig(
-        num_samples=1000, num_elites=100, iterations=5, horizon=50, shift_elites=False
-    ),
+    "mountain-car": ICEMConfig(num_samples=1000, num_elites=100, iterations=5, horizon=50, shift_elites=False),
 }
 
 
@@ -208,9 +206,7 @@ class ICEM(AbstractController):
     ) -> _Search:
         """Sample, score, refit to the elites."""
         config = self.config
-        fresh = sample_plans(
-            search.mean, jnp.sqrt(search.variance), size, config.noise_exponent, key=noise_key
-        )
+        fresh = sample_plans(search.mean, jnp.sqrt(search.variance), size, config.noise_exponent, key=noise_key)
         plans = jnp.concatenate([fresh, search.elites])
         competes = jnp.concatenate([jnp.ones(size, bool), search.valid])
         # Cloned, i.e. reused on purpose: all iterations of a decision meet the same random numbers, so that

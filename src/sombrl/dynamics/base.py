@@ -24,7 +24,12 @@ class AbstractDynamics(eqx.Module):
 
     @abc.abstractmethod
     def observe(
-        self, belief: State, prev_action: Float[Array, " action"] | None, obs: Float[Array, " obs"], *, key: Key[Array, ""]
+        self,
+        belief: State,
+        prev_action: Float[Array, " action"] | None,
+        obs: Float[Array, " obs"],
+        *,
+        key: Key[Array, ""],
     ) -> State:
         """Update the belief with a new observation; both are None where there is no past."""
 
@@ -41,7 +46,12 @@ class AbstractVectorDynamics(AbstractDynamics):
         return prediction.mean + prediction.aleatoric_std * noise
 
     def observe(
-        self, belief: State, prev_action: Float[Array, " action"] | None, obs: Float[Array, " obs"], *, key: Key[Array, ""]
+        self,
+        belief: State,
+        prev_action: Float[Array, " action"] | None,
+        obs: Float[Array, " obs"],
+        *,
+        key: Key[Array, ""],
     ) -> Float[Array, " state"]:
         """The observation is the state."""
         return obs

@@ -263,7 +263,9 @@ class GPLearner(AbstractLearner):
             fits=jnp.zeros((), jnp.int32),
         )
 
-    def fit(self, state: GPState, replay: Replay, *, key: Key[Array, ""]) -> tuple[GPState, dict[str, Float[Array, ""]]]:
+    def fit(
+        self, state: GPState, replay: Replay, *, key: Key[Array, ""]
+    ) -> tuple[GPState, dict[str, Float[Array, ""]]]:
         """Append the new data; every `refit_every`-th time also refit hyperparameters and normalisers."""
         data = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), replay.data)
         rows_in = jnp.concatenate([data.obs, data.action], axis=1)

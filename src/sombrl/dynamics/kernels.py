@@ -31,7 +31,7 @@ def matern52(x: Float[Array, " input"], y: Float[Array, " input"]) -> Float[Arra
 
 def linear(x: Float[Array, " input"], y: Float[Array, " input"]) -> Float[Array, ""]:
     """1 + xᵀy: Bayesian linear regression with a bias; lengthscales are inverse weight scales."""
-    return 1.0 + sum(x[i] * y[i] for i in range(x.shape[0]))
+    return sum((x[i] * y[i] for i in range(x.shape[0])), jnp.ones((), x.dtype))
 
 
 KERNELS: dict[str, Callable] = {"rbf": rbf, "matern52": matern52, "linear": linear}

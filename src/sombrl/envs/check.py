@@ -74,9 +74,7 @@ def _check_rollout(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> l
     again, rewards_again = _rollout(envs, steps)
     findings = [Finding("ok", f"Observations and rewards were finite in {len(rewards)} random decisions.")]
     if not np.array_equal(obs[0], again[0]):
-        text = (
-            "reset(seed=...) does not fix the start: the same seed gave two; call super().reset(seed=seed)."
-        )
+        text = "reset(seed=...) does not fix the start: the same seed gave two; call super().reset(seed=seed)."
         findings.append(Finding("error", text))
     elif not (np.array_equal(obs, again) and np.array_equal(rewards, rewards_again)):
         text = (
@@ -98,9 +96,7 @@ def _check_rollout(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> l
         text = f"Observation scales differ by a factor of {ratio:.0f}, which normalisation takes care of."
         findings.append(Finding("ok", text))
     if np.ptp(rewards) == 0:
-        text = (
-            f"The reward was {rewards[0]:g} throughout under random actions: sparse, so exploration matters."
-        )
+        text = f"The reward was {rewards[0]:g} throughout under random actions: sparse, so exploration matters."
         findings.append(Finding("ok", text))
     return findings
 

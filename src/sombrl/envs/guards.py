@@ -58,16 +58,12 @@ def check_step_inputs(
     actions, active = np.asarray(actions), np.asarray(active)
     if actions.shape != (len(seeds), spec.action_dim):
         wanted = (len(seeds), spec.action_dim)
-        raise SombrlError(
-            f"{spec.name}: actions have shape {actions.shape}; give [seeds, action] = {wanted}."
-        )
+        raise SombrlError(f"{spec.name}: actions have shape {actions.shape}; give [seeds, action] = {wanted}.")
     if active.shape != (len(seeds),) or active.dtype != bool:
         raise SombrlError(f"{spec.name}: active must be {len(seeds)} booleans, one per seed.")
     if np.any(active & over):
         seed = seeds[int(np.argmax(active & over))]
-        raise SombrlError(
-            f"{spec.name}: the episode of seed {seed} is over; call reset, or leave it inactive."
-        )
+        raise SombrlError(f"{spec.name}: the episode of seed {seed} is over; call reset, or leave it inactive.")
     actions = np.where(active[:, None], actions, 0).astype(np.float32)
     return np.clip(actions, -1, 1), active
 

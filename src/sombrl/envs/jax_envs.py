@@ -125,9 +125,7 @@ class JaxEnvs(AbstractEnvs):
             fits = all(x.shape == (len(self.seeds), *s.shape) for x, s in zip(leaves, shapes, strict=False))
             obs, decisions, over = state["obs"], state["decisions"], state["over"]
         except KeyError as missing:
-            raise SombrlError(
-                f"This is not a saved state of {self.spec.name}: it has no {missing}."
-            ) from None
+            raise SombrlError(f"This is not a saved state of {self.spec.name}: it has no {missing}.") from None
         if not fits or obs.shape != self._obs.shape or decisions.shape != self._decisions.shape:
             raise SombrlError(
                 f"The saved state does not fit {self.spec.name} with {len(self.seeds)} seeds; resume with "

@@ -59,9 +59,7 @@ class Pendulum(AbstractWorld):
         next_state = jnp.stack([_wrap(theta + next_omega * DT), next_omega])
         return next_state, self.judge(_wrap(theta), omega, torque), jnp.zeros((), bool)
 
-    def judge(
-        self, theta: Float[Array, ""], omega: Float[Array, ""], torque: Float[Array, ""]
-    ) -> Float[Array, ""]:
+    def judge(self, theta: Float[Array, ""], omega: Float[Array, ""], torque: Float[Array, ""]) -> Float[Array, ""]:
         """The reward of one frame; θ in [−π, π]."""
         if self.reward == "dense":
             return -(theta**2 + 0.1 * omega**2 + self.action_cost * torque**2)

@@ -88,9 +88,7 @@ def make_world(name: str, kwargs: Mapping[str, Any]) -> AbstractWorld:
     unknown = [key for key in kwargs if key not in allowed]
     if unknown:
         options = ", ".join(f"{key}={p.default!r}" for key, p in allowed.items())
-        raise SombrlError(
-            f"{name} has no option {unknown[0]!r}; the options and their defaults are {options}."
-        )
+        raise SombrlError(f"{name} has no option {unknown[0]!r}; the options and their defaults are {options}.")
     return make(**kwargs)
 
 
@@ -110,9 +108,7 @@ def list_envs() -> list[tuple[str, str]]:
     """(name, description) of what `make_envs` takes."""
     rows = [(name, f"{world.description}; {_options(world)}") for name, world in WORLDS.items()]
     rows += [(name, "Gymnasium's own; known reward") for name in KNOWN_TASKS]
-    rows.append(
-        ("<Gymnasium id>", "any environment with Box spaces, also module:Id-v0; the reward is learned")
-    )
+    rows.append(("<Gymnasium id>", "any environment with Box spaces, also module:Id-v0; the reward is learned"))
     return rows
 
 

@@ -52,7 +52,9 @@ class ExploreConfig:
 
     def build(self) -> Exploration:
         """The strategy."""
-        bonus: AbstractBonus = InformationGain() if self.bonus == "information-gain" else EpistemicNorm(self.sigma_units)
+        bonus: AbstractBonus = (
+            InformationGain() if self.bonus == "information-gain" else EpistemicNorm(self.sigma_units)
+        )
         match self.explore:
             case "optimistic":
                 weight = (

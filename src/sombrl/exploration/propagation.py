@@ -2,10 +2,9 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, ArrayLike, Float, Key
 
 from sombrl.dynamics.base import AbstractDrawable, AbstractDynamics, AbstractVectorDynamics
 from sombrl.exploration.base import AbstractPropagation
@@ -105,8 +104,11 @@ class DrawnOnce(AbstractPropagation):
 class Hallucinated(AbstractPropagation):
     """x' = μₙ + β σₙ ⊙ η with η ∈ [-1, 1]ⁿ chosen by the planner beside the action: H-UCRL."""
 
-    beta: Float[Array, ""] = eqx.field(converter=lambda x: jnp.asarray(x, jnp.float32))
+    beta: Float[Array, ""]
     stochastic: ClassVar[bool] = False
+
+    def __init__(self, beta: ArrayLike):
+        self.beta = jnp.asarray(beta, jnp.float32)
 
     def prepare(self, dynamics: AbstractDynamics, *, key: Key[Array, ""]) -> AbstractDynamics:
         """The state must be a vector: it has one hallucinated control per coordinate."""

@@ -4,7 +4,7 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 
 class AbstractWeight(eqx.Module):
@@ -18,7 +18,10 @@ class AbstractWeight(eqx.Module):
 class Constant(AbstractWeight):
     """The same λ for ever (the paper's GP experiments: λ = 10)."""
 
-    value: Float[Array, ""] = eqx.field(converter=lambda x: jnp.asarray(x, jnp.float32))
+    value: Float[Array, ""]
+
+    def __init__(self, value: ArrayLike):
+        self.value = jnp.asarray(value, jnp.float32)
 
     def __call__(self, iteration: Int[Array, ""]) -> Float[Array, ""]:
         """λ."""
@@ -28,9 +31,12 @@ class Constant(AbstractWeight):
 class Linear(AbstractWeight):
     """From `start` at n = 0 to `end` at n = `steps`, then constant."""
 
-    start: Float[Array, ""] = eqx.field(converter=lambda x: jnp.asarray(x, jnp.float32))
-    end: Float[Array, ""] = eqx.field(converter=lambda x: jnp.asarray(x, jnp.float32))
-    steps: Float[Array, ""] = eqx.field(converter=lambda x: jnp.asarray(x, jnp.float32))
+    start: Float[Array, ""]
+    end: Float[Array, ""]
+    steps: Float[Array, ""]
+
+    def __init__(self, start: ArrayLike, end: ArrayLike, steps: ArrayLike):
+        self.start, self.end, self.steps = (jnp.asarray(x, jnp.float32) for x in (start, end, steps))
 
     def __call__(self, iteration: Int[Array, ""]) -> Float[Array, ""]:
         """λₙ on the line."""

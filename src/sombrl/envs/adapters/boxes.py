@@ -15,9 +15,7 @@ def check_spaces(env: gymnasium.Env, name: str) -> tuple[Box, Box]:
 def _observation_box(space: gymnasium.Space, name: str) -> Box:
     kind = _describe(space)
     if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        raise SombrlError(
-            f"{name}: the observation space is {kind}; wrap it in gymnasium.wrappers.FlattenObservation."
-        )
+        raise SombrlError(f"{name}: the observation space is {kind}; wrap it in gymnasium.wrappers.FlattenObservation.")
     if not isinstance(space, Box):
         raise SombrlError(f"{name}: the observation space is {kind}; sombrl needs a Box of numbers.")
     if space.dtype == np.uint8 or len(space.shape) == 3:
@@ -26,18 +24,14 @@ def _observation_box(space: gymnasium.Space, name: str) -> Box:
             "vectors, so use the environment's state observations."
         )
     if int(np.prod(space.shape)) == 0:
-        raise SombrlError(
-            f"{name}: the observation space is {kind}, which is empty; give at least one number."
-        )
+        raise SombrlError(f"{name}: the observation space is {kind}, which is empty; give at least one number.")
     return space
 
 
 def _action_box(space: gymnasium.Space, name: str) -> Box:
     kind = _describe(space)
     if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
-        raise SombrlError(
-            f"{name}: the action space is {kind}; sombrl needs a Box, so use a continuous variant."
-        )
+        raise SombrlError(f"{name}: the action space is {kind}; sombrl needs a Box, so use a continuous variant.")
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
         raise SombrlError(f"{name}: the action space is {kind}; sombrl needs a Box of floats.")
     if int(np.prod(space.shape)) == 0:
@@ -75,9 +69,7 @@ def to_vector(obs: object, box: Box, name: str) -> np.ndarray:
             f"{name} returned an observation of type {type(obs).__name__}, but its space says Box."
         ) from None
     if array.size != int(np.prod(box.shape)):
-        raise SombrlError(
-            f"{name} returned an observation of shape {array.shape}, but its space says {box.shape}."
-        )
+        raise SombrlError(f"{name} returned an observation of shape {array.shape}, but its space says {box.shape}.")
     return array.reshape(-1)
 
 

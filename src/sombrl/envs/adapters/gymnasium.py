@@ -61,9 +61,7 @@ class GymnasiumEnvs(AbstractEnvs):
         self.spec = EnvSpec(name, obs_dim, action_dim, length, repeat)
         self.task = known_task(first, repeat)
         if self.task is not None and self._cost > 0:
-            low, high = (
-                tuple(map(float, b.reshape(-1))) for b in (self._action_box.low, self._action_box.high)
-            )
+            low, high = (tuple(map(float, b.reshape(-1))) for b in (self._action_box.low, self._action_box.high))
             self.task = ActionCost(self.task, self._cost, low, high, repeat)
         self._begin(-1)
 
@@ -84,9 +82,7 @@ class GymnasiumEnvs(AbstractEnvs):
             start = int(np.random.SeedSequence([seed, episode]).generate_state(1)[0]) >> 1
             answer = self._ask(row, "reset", functools.partial(env.reset, seed=start))
             if not (isinstance(answer, tuple) and len(answer) == 2):
-                raise SombrlError(
-                    f"{self.spec.name}: reset must return (observation, info), as Gymnasium asks."
-                )
+                raise SombrlError(f"{self.spec.name}: reset must return (observation, info), as Gymnasium asks.")
             self._obs[row] = to_vector(answer[0], self._obs_box, self.spec.name)
             self._require_finite(row, self._obs[row], "observation")
         return self._obs.copy()
@@ -151,9 +147,7 @@ class GymnasiumEnvs(AbstractEnvs):
             episode, actions = int(state["episode"]), state["actions"]
             active, obs = state["active"], state["obs"]
         except KeyError as missing:
-            raise SombrlError(
-                f"This is not a saved state of {self.spec.name}: it has no {missing}."
-            ) from None
+            raise SombrlError(f"This is not a saved state of {self.spec.name}: it has no {missing}.") from None
         fits = actions.shape[1:] == (len(self.seeds), self.spec.action_dim) and obs.shape == self._obs.shape
         if not fits or active.shape != actions.shape[:2]:
             raise SombrlError(
@@ -175,15 +169,11 @@ class GymnasiumEnvs(AbstractEnvs):
         """The simulator's own picture."""
         self._require_reset()
         if self.envs[row].render_mode != "rgb_array":
-            raise SombrlError(
-                f'{self.spec.name} was not made with render_mode="rgb_array"; pass render=True.'
-            )
+            raise SombrlError(f'{self.spec.name} was not made with render_mode="rgb_array"; pass render=True.')
         try:
             picture = self.envs[row].render()
         except gymnasium.error.DependencyNotInstalled as error:
-            raise SombrlError(
-                f"{self.spec.name} cannot draw ({error}); pip install 'sombrl[video]'."
-            ) from error
+            raise SombrlError(f"{self.spec.name} cannot draw ({error}); pip install 'sombrl[video]'.") from error
         return np.array(picture, np.uint8)
 
     def close(self) -> None:

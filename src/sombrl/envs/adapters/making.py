@@ -40,14 +40,10 @@ def make_many(source: EnvSource, count: int, kwargs: Mapping[str, Any], render: 
         return [source]
     _refuse_strangers(source, "The environment")
     if not callable(source):
-        raise SombrlError(
-            f"An environment is a name, a gymnasium.Env or a function that makes one, not {source!r}."
-        )
+        raise SombrlError(f"An environment is a name, a gymnasium.Env or a function that makes one, not {source!r}.")
     envs = [_call_factory(source, kwargs, render) for _ in range(count)]
     if len({id(env.unwrapped) for env in envs}) < count:
-        raise SombrlError(
-            "The environment function returned the same environment twice; make a new one per call."
-        )
+        raise SombrlError("The environment function returned the same environment twice; make a new one per call.")
     return envs
 
 
