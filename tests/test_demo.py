@@ -18,7 +18,8 @@ from sombrl.agent import load
 from sombrl.config import RunConfig
 from sombrl.controllers.icem import ICEMConfig
 from sombrl.demo import Story, compare, demo, sigma_map, text_table
-from sombrl.demo_page import draw_picture, write_page
+from sombrl.demo_page import write_page
+from sombrl.demo_picture import draw_picture
 from sombrl.dynamics.gp import GPConfig
 from sombrl.records import SombrlError
 from sombrl.runs import RunFolder

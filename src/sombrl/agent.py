@@ -23,7 +23,7 @@ from sombrl.config import RunConfig, from_json, to_json
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.registry import make_envs
 from sombrl.exploration import greedy
-from sombrl.loop import Compiled, LoopState, Report, collect, initial_state, run
+from sombrl.loop import ROLES, Compiled, LoopState, Report, collect, initial_state, run
 from sombrl.names import nearest
 from sombrl.progress import Progress
 from sombrl.records import SombrlError
@@ -57,6 +57,8 @@ class Agent:
         self.notes: list[str] = []
         self._state: LoopState | None = None
         self._compiled: dict[str, Compiled] = {}
+        self._predicting: tuple[tuple[str, int, int], Any] | None = None
+        self._fitted_state: tuple[int, Any] | None = None
 
     # ------------------------------------------------------------------------------------------ learn
 
@@ -95,6 +97,7 @@ class Agent:
             num_iterations=until,
             capacity=self.parts.capacity,
             resume=None if self._state is None else (self.iteration, self._state),
+            compiled=self._parts_for("explore"),
             on_decision=on_decision,
         ):
             self._state, self.iteration = report.state, report.iteration + 1
@@ -151,19 +154,14 @@ class Agent:
         obs = obs[None] if single else obs.reshape(obs.shape[0], -1)
         if obs.shape[1] != self.envs.spec.obs_dim:
             raise SombrlError(f"an observation has {self.envs.spec.obs_dim} numbers, not {obs.shape[1]}.")
-        compiled = self._parts_for("predict" if deterministic else "explore")
-        mdp = self._imagine(compiled, row=0, copies=len(obs))
-        fresh = compiled.start(mdp, role_keys([self.seeds[0]] * len(obs), 0, ("predict",))["predict"])
+        compiled, mdp, fresh, keys = self._predictor("predict" if deterministic else "explore", len(obs))
         if state is None or state.decision.shape[0] != len(obs):
-            state = PredictState(fresh, jnp.zeros(len(obs), jnp.int32))
+            state = fresh
         elif episode_start is not None and np.any(episode_start):
             starts = jnp.asarray(episode_start, bool)
             state = jax.tree.map(
-                lambda new, old: jnp.where(jnp.reshape(starts, (-1, *[1] * (old.ndim - 1))), new, old),
-                PredictState(fresh, jnp.zeros(len(obs), jnp.int32)),
-                state,
+                lambda new, old: jnp.where(jnp.reshape(starts, (-1, *[1] * (old.ndim - 1))), new, old), fresh, state
             )
-        keys = role_keys([self.seeds[0]] * len(obs), EVALUATION_EPISODES, ("predict",))["predict"]
         action, controller = compiled.act(state.controller, mdp, jnp.asarray(obs), keys, state.decision)
         state = PredictState(controller, state.decision + 1)
         scaled = self.envs.physical(np.asarray(action))
@@ -181,9 +179,8 @@ class Agent:
             raise SombrlError(f"evaluate needs at least 1 episode, not {episodes}.")
         compiled = self._parts_for("explore" if explore else "predict")
         envs = self.make_envs(render=on_step is not None)
-        keys = role_keys(self.seeds, EVALUATION_EPISODES, ("imagine", "start"))
         mdp = self._imagine(compiled)
-        controller = compiled.start(mdp, keys["start"])
+        controller = compiled.start(mdp, role_keys(self.seeds, EVALUATION_EPISODES, ("start",))["start"])
         returns = []
         try:
             for episode in range(EVALUATION_EPISODES, EVALUATION_EPISODES + episodes):
@@ -195,6 +192,17 @@ class Agent:
             if self._env is None:  # a ready environment is the user's, and shared with training
                 envs.close()
         return np.stack(returns)
+
+    def _predictor(self, purpose: str, copies: int) -> tuple[Compiled, Any, PredictState, jax.Array]:
+        """What `predict` needs for `copies` environments; kept until there is more data or another number of them."""
+        wanted = (purpose, copies, self.iteration)
+        if self._predicting is None or self._predicting[0] != wanted:
+            compiled = self._parts_for(purpose)
+            mdp = self._imagine(compiled, row=0, copies=copies)
+            key = role_keys([self.seeds[0]] * copies, EVALUATION_EPISODES, ("start", "act"))
+            fresh = PredictState(compiled.start(mdp, key["start"]), jnp.zeros(copies, jnp.int32))
+            self._predicting = wanted, (compiled, mdp, fresh, key["act"])
+        return self._predicting[1]
 
     def _parts_for(self, purpose: str) -> Compiled:
         """Compiled once per purpose: "explore" as in training, "predict" for the task alone."""
@@ -210,20 +218,19 @@ class Agent:
         learner = self._fitted()
         seeds = self.seeds
         if row is not None:
-            learner = jax.tree.map(lambda leaf: jnp.repeat(leaf[row : row + 1], copies, axis=0), learner)
+            with jax.enable_x64(True):  # float64 leaves stay so
+                learner = jax.tree.map(lambda leaf: jnp.repeat(leaf[row : row + 1], copies, axis=0), learner)
             seeds = [self.seeds[row]] * copies
         key = role_keys(seeds, EVALUATION_EPISODES, ("imagine",))["imagine"]
         return compiled.imagine(learner, jnp.full(len(seeds), self.iteration, jnp.int32), key)
 
     def _fitted(self):
         """The learner's state with the last episode's data in it, as the next iteration would have it."""
-        if getattr(self, "_fitted_at", None) != self.iteration:
-            compiled = self._parts_for("explore")
-            state = self.state
-            key = role_keys(self.seeds, self.iteration, ("init", "fit"))["fit"]
-            self._fitted_state, _ = compiled.fit(state.learner, state.replay, key)
-            self._fitted_at = self.iteration
-        return self._fitted_state
+        if self._fitted_state is None or self._fitted_state[0] != self.iteration:
+            key = role_keys(self.seeds, self.iteration, ROLES)["fit"]
+            fitted, _ = self._parts_for("explore").fit(self.state.learner, self.state.replay, key)
+            self._fitted_state = self.iteration, fitted
+        return self._fitted_state[1]
 
     # ------------------------------------------------------------------------------------ save and load
 

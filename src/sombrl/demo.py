@@ -67,7 +67,8 @@ class Story:
 
 def demo(out: Path, *, seeds: int, episodes: int) -> None:
     """Train both strategies in `out`, print the comparison and write demo.png and index.html there."""
-    from sombrl.demo_page import draw_picture, write_page  # here, because the page is made of our stories
+    from sombrl.demo_page import write_page  # here, because both are made of our stories
+    from sombrl.demo_picture import draw_picture
 
     out = Path(out)
     settings = run_config(seeds, episodes)  # refuses impossible numbers before anything is touched

@@ -122,13 +122,15 @@ def run(
     num_iterations: int,
     capacity: int,
     resume: tuple[int, LoopState] | None = None,
+    compiled: Compiled | None = None,
     on_decision: Callable[[int, int], None] = lambda decision, length: None,
 ) -> Iterator[Report]:
     """Yield a report per iteration, so that the caller can log, save or stop as it likes.
 
-    `resume` = (iterations done, state) of an earlier report continues exactly there.
+    `resume` = (iterations done, state) of an earlier report continues exactly there; `compiled` = the parts as an
+    earlier call compiled them.
     """
-    compiled = Compiled.of(envs, learner, exploration, controller, setting)
+    compiled = compiled or Compiled.of(envs, learner, exploration, controller, setting)
     first, state = resume or (0, initial_state(envs, compiled, seeds, capacity))
 
     for n in range(first, num_iterations):

@@ -13,9 +13,10 @@ from jaxtyping import Array, Key
 def over_seeds(function: Callable, *, double_precision: bool = False) -> Callable:
     """`function` of one seed → a compiled function whose array arguments and results have a leading seed axis.
 
-    On an accelerator the seeds are vmapped: they fill a device that one of them leaves idle. On a CPU, where that
-    buys nothing, they are mapped one after the other, and a seed's numbers then do not depend on which others run
-    beside it.
+    On an accelerator the seeds are vmapped: they fill a device that one of them leaves idle. On a CPU they are mapped
+    one after the other, so that a seed's numbers do not depend, in any bit, on which others run beside it. (A vmapped
+    program differs in the last bits with the number of seeds. A thread per seed would use more cores for small plans,
+    but two programs in two threads can starve XLA's thread pool and hang.)
     """
 
     def batched(*args):

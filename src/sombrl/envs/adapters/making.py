@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ PLAIN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # what `make` a
 
 def make_many(source: EnvSource, count: int, kwargs: Mapping[str, Any], render: bool) -> list[gymnasium.Env]:
     """`count` environments; `source` is an id, a function that makes one, or (for a count of 1) one."""
+    if render and "DISPLAY" not in os.environ:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no screen, and SDL complains of having none
     if isinstance(source, str):
         check_id(source)
         return [_make_id(source, kwargs, render) for _ in range(count)]
