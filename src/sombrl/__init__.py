@@ -9,8 +9,11 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from sombrl.agent import GPICEM, Agent, load, make
+from sombrl.envs.check import check_env
+from sombrl.envs.registry import make_envs
 from sombrl.loop import run
 from sombrl.records import AbstractTask, Prediction, RunFault, SombrlError, Transition
+from sombrl.settings import FiniteHorizon
 
 __version__ = "0.1.0"
 
@@ -18,11 +21,14 @@ __all__ = [
     "GPICEM",
     "AbstractTask",
     "Agent",
+    "FiniteHorizon",
     "Prediction",
     "RunFault",
     "SombrlError",
     "Transition",
+    "check_env",
     "load",
     "make",
+    "make_envs",
     "run",
 ]

@@ -56,11 +56,11 @@ def train(argv: list[str]) -> None:
     name, *rest = argv
     if name not in ALGORITHMS:
         raise nearest(name, ALGORITHMS, "algorithm")
-    preset, rest = _take(rest, "--preset", "light")
-    if preset not in PRESETS:
+    preset, rest = _take(rest, "--preset")
+    if preset is not None and preset not in PRESETS:
         raise nearest(preset, PRESETS, "preset")
     algorithm = ALGORITHMS[name]
-    default = dataclasses.replace(algorithm.config(), icem=PRESETS[preset])
+    default = dataclasses.replace(algorithm.config(), icem=PRESETS[preset or "light"])
     run_config, output, config = _parse(
         rest,
         f"sombrl train {name}",
@@ -68,6 +68,10 @@ def train(argv: list[str]) -> None:
         {"run": RunConfig(), "output": Output(), "algorithm": default},
         f"{algorithm.summary}. --preset {'|'.join(PRESETS)} (default light) sets the planner's defaults below.",
     )
+    if preset is not None and config.controller == "mppi":
+        raise SombrlError(
+            "--preset sets iCEM's numbers, and --controller mppi does not use them: set --mppi.* instead."
+        )
     out = output.out or _free(Path("runs") / f"{name}_{_slug(run_config.env)}_{config.explore.explore}")
     command = ["sombrl", "train", *argv]
     train_run(
@@ -288,9 +292,10 @@ def _call(function: Callable, argv: list[str], prog: str) -> None:
     tyro.cli(function, args=argv, prog=prog)
 
 
-def _take(argv: list[str], flag: str, default: str) -> tuple[str, list[str]]:
-    """A flag whose value decides the defaults of others, so that it must be read before them."""
-    rest, value = [], default
+def _take(argv: list[str], flag: str) -> tuple[str | None, list[str]]:
+    """A flag whose value decides the defaults of others, so that it must be read before them; None if not there."""
+    rest: list[str] = []
+    value: str | None = None
     words = iter(argv)
     for word in words:
         if word == flag:

@@ -103,7 +103,7 @@ class _Camera:
             envs.close()
 
     def __call__(self, envs: AbstractEnvs, decision: int) -> None:
-        self._episodes += decision == 1
+        self._episodes += decision == 0
         if self._episodes == 1:
             self.frames.append(envs.render(0))
 

@@ -1,4 +1,4 @@
-"""Algorithm 1: fit the model, imagine, improve, act; for n = 1, 2, … No algorithm is named in here."""
+"""SOMBRL's loop: fit the model, imagine, improve, act; for n = 0, 1, 2, … No algorithm is named in here."""
 
 import dataclasses
 import time
@@ -196,7 +196,7 @@ def collect(
         reward[:, t] = np.where(active, step.reward, 0.0)
         terminated[:, t], truncated[:, t], valid[:, t] = step.terminated, step.truncated, active
         active = active & ~step.terminated & ~step.truncated
-        on_decision(t + 1, length)
+        on_decision(t, length)
         if not active.any():
             break
 

@@ -9,8 +9,6 @@ LISTINGS = {
     "environment": "sombrl list envs",
     "algorithm": "sombrl list algorithms",
     "exploration": "sombrl list explorations",
-    "controller": "sombrl list controllers",
-    "model": "sombrl list models",
     "preset": "sombrl list presets",
 }
 """The command that lists each kind of thing."""

@@ -44,10 +44,10 @@ def resume(path: Path, *, episodes: int | None = None, checkpoint_every: int = 1
     for note in agent.notes:
         print(note, file=sys.stderr)
     until = agent.run_config.episodes if episodes is None else episodes
-    if until < agent.iteration:
-        raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {until}.")
-    if until == agent.iteration:
-        raise SombrlError(f"{path} is complete ({until} episodes): give more with --episodes to go on.")
+    if episodes is not None and episodes < agent.iteration:
+        raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
+    if until <= agent.iteration:
+        raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
     return _drive(agent, folder, until, checkpoint_every, tensorboard, lambda agent, report: None, resumed=True)
 
 
@@ -72,7 +72,7 @@ def _drive(
             print(note, file=sys.stderr)
         try:
             with Progress(until, agent.label, len(agent.seeds)) as shown:
-                for report in agent.iterations(until, on_decision=lambda t, length: shown.decision(t - 1, length)):
+                for report in agent.iterations(until, on_decision=shown.decision):
                     rows = agent.rows(report)
                     folder.append(rows)
                     if agent.iteration % checkpoint_every == 0 or agent.iteration == until:

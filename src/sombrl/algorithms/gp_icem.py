@@ -1,4 +1,4 @@
-"""GP dynamics planned with iCEM: the paper's "Application of SOMBRL with GP dynamics" (section 4.3, appendix C.4)."""
+"""GP dynamics planned with iCEM: the paper's "Application of SOMBRL with GP dynamics" (section 5.3, appendix D.4)."""
 
 import dataclasses
 from typing import Annotated, Literal

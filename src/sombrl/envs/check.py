@@ -19,7 +19,8 @@ from sombrl.envs.registry import make_envs
 from sombrl.records import RunFault, SombrlError
 
 WIDE_SCALES = 1e3  # a ratio of standard deviations worth mentioning
-NOT_OUR_CONCERN = ("symmetric and normalized", "alternative render modes")  # we rescale; we render rarely
+# We rescale actions, normalise observations whatever their bounds, and render rarely.
+NOT_OUR_CONCERN = ("symmetric and normalized", "alternative render modes", "value is -infinity", "value is infinity")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ class ExploreConfig:
     explore: Annotated[str, tyro.conf.arg(metavar="|".join(STRATEGIES))] = "optimistic"
     """The strategy; `sombrl list explorations` explains them."""
     bonus_weight: float = 10.0
-    """λ of the optimistic strategy (the paper's GP experiments: 10)."""
+    """λ of the optimistic strategy, in reward per decision per unit of ‖σ‖ (the paper's GP experiments: 10)."""
     bonus_weight_end: float | None = None
     """If given, λ moves linearly from bonus_weight to this over bonus_weight_steps iterations."""
     bonus_weight_steps: int = 10
