@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from rich.console import Console, Group
@@ -42,7 +42,7 @@ class Progress:
         total_iterations: int,
         label: str,
         seeds: int,
-        stream: TextIO | None = None,
+        stream: Any = None,  # whatever can write and flush; standard output if None
         clock: Callable[[], float] = time.monotonic,
     ):
         self._total, self._seeds, self._clock = total_iterations, seeds, clock
