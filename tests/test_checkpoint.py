@@ -308,3 +308,12 @@ def test_kill_minus_nine_never_loses_a_checkpoint(tmp_path):
     assert answer.returncode == 0, answer.stderr
     kills, last = map(int, answer.stdout.split())
     assert kills >= 5 and last >= 2
+
+
+def test_free_arrays_need_no_template(tmp_path):
+    free = {"actions": np.arange(6.0).reshape(3, 2), "episode": np.array(4)}
+    checkpoint.save(tmp_path, 1, vector(1.0), {"iteration": 1}, free=free)
+    tree, meta = checkpoint.load(tmp_path / "00000001", vector(0.0))
+    assert np.array_equal(tree["x"], vector(1.0)["x"]) and meta["iteration"] == 1
+    assert set(meta["free"]) == set(free)
+    assert all(np.array_equal(meta["free"][name], free[name]) for name in free)

@@ -1,5 +1,6 @@
 """Bad input is one sentence and exit code 2; nothing half-written is left, nothing existing overwritten."""
 
+import csv
 import json
 
 import numpy as np
@@ -40,6 +41,9 @@ def call(argv, capsys):
         ("train gp-icem --env mountain-car --env-kwargs slope", "name=value"),
         ("train gp-icem --env-kwargs max_spede=3", "max_spede"),
         ("train gp-icem --action-cost nan", "action_cost"),
+        ("train gp-icem --setting discounted --discount 1", "strictly between 0 and 1"),
+        ("train gp-icem --setting non-episodic --update-every 0", "--update-every must be at least 1"),
+        ("export nowhere --out x.csv", "there is no run nowhere"),
         ("resume nowhere", "there is no run nowhere"),
         ("eval nowhere", "there is no run nowhere"),
         ("plot nowhere", "nowhere"),
@@ -83,6 +87,19 @@ def test_train_writes_a_run(run, capsys):
     assert config["config"]["gp"]["rank"] == 8 and config["run"]["seeds"] == 2
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"00000001", "00000002"}
     assert any((run / "tensorboard" / "seed_1").iterdir())
+
+
+def test_export_writes_every_number_once(run, capsys, tmp_path):
+    out = tmp_path / "results" / "p.csv"
+    code, _, _ = call(["export", str(run), "--out", str(out), "--experiment", "trial"], capsys)
+    assert code == 0
+    table = list(csv.DictReader(out.open()))
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    returns = [float(row["value"]) for row in table if row["metric"] == "rollout/ep_rew_mean"]
+    assert returns == [row["rollout/ep_rew_mean"] for row in rows]
+    assert {row["method"] for row in table} == {"gp-icem/optimistic"} and table[0]["setting"] == "finite-horizon"
+    code, _, err = call(["export", str(run), "--out", str(out)], capsys)
+    assert code == 2 and "there already" in err
 
 
 def test_an_existing_run_is_refused(run, capsys):

@@ -52,7 +52,8 @@ class Agent:
         self.seeds = run_config.seed_list
         self.envs = self.make_envs()
         self.parts = ALGORITHMS[algorithm].build(config, self.envs.spec, self.envs.task)
-        self.setting = FiniteHorizon(self.envs.spec.episode_length)
+        self.setting = run_config.make_setting(self.envs.spec.episode_length)
+        self._env_state: dict[str, np.ndarray] | None = None  # where a trajectory without resets was left
         self.iteration = 0
         self.notes: list[str] = []
         self._state: LoopState | None = None
@@ -69,13 +70,13 @@ class Agent:
         progress: bool = False,
         callback: Callable[["Agent", Report], bool | None] | None = None,
     ) -> "Agent":
-        """Train for `total_decisions` more decisions per seed, rounded up to whole episodes.
+        """Train for `total_decisions` more decisions per seed, rounded up to whole episodes (or chunks).
 
         `callback(agent, report)` is called after every episode; training stops when it returns False.
         """
         if total_decisions < 1:
             raise SombrlError(f"learn needs at least 1 decision, not {total_decisions}.")
-        until = self.iteration + math.ceil(total_decisions / self.setting.horizon)
+        until = self.iteration + math.ceil(total_decisions / self.setting.longest)
         with Progress(until, self.label, len(self.seeds)) if progress else _Silent() as shown:
             for report in self.iterations(until, on_decision=shown.decision):
                 shown.iteration(self.summary(report))
@@ -87,6 +88,8 @@ class Agent:
         self, until: int, on_decision: Callable[[int, int], None] = lambda decision, length: None
     ) -> Iterator[Report]:
         """Train up to iteration `until`, a report at a time; the agent is at the end of that iteration."""
+        if self._env_state is not None:
+            self.envs.set_state(self._env_state)
         for report in run(
             self.envs,
             self.parts.learner,
@@ -101,6 +104,7 @@ class Agent:
             on_decision=on_decision,
         ):
             self._state, self.iteration = report.state, report.iteration + 1
+            self._env_state = None if self.setting.resets else self.envs.get_state()
             yield report
 
     def rows(self, report: Report) -> list[dict[str, Any]]:
@@ -116,6 +120,7 @@ class Agent:
                 "env_frames": int(decisions[i]) * self.envs.spec.action_repeat,
                 "rollout/ep_rew_mean": float(report.chunk.returns[i]),
                 "rollout/ep_len_mean": int(lengths[i]),
+                "rollout/average_reward": float(report.state.total_reward[i] / max(decisions[i], 1)),
                 **{name: float(values[i]) for name, values in report.metrics.items()},
                 "time/fps": float(lengths.sum() / seconds),
                 **{f"time/{stage}_s": value for stage, value in report.seconds.items()},
@@ -162,7 +167,9 @@ class Agent:
             state = jax.tree.map(
                 lambda new, old: jnp.where(jnp.reshape(starts, (-1, *[1] * (old.ndim - 1))), new, old), fresh, state
             )
-        action, controller = compiled.act(state.controller, mdp, jnp.asarray(obs), keys, state.decision)
+        action, controller = compiled.act(
+            state.controller, mdp, jnp.asarray(obs), keys, state.decision, jnp.ones(len(obs), bool)
+        )
         state = PredictState(controller, state.decision + 1)
         scaled = self.envs.physical(np.asarray(action))
         return (scaled[0] if single else scaled), state
@@ -178,7 +185,8 @@ class Agent:
         if episodes < 1:
             raise SombrlError(f"evaluate needs at least 1 episode, not {episodes}.")
         compiled = self._parts_for("explore" if explore else "predict")
-        envs = self.make_envs(render=on_step is not None)
+        envs = self.make_envs(render=on_step is not None, endless=False)
+        setting, learner_state = FiniteHorizon(envs.spec.episode_length), self._fitted()
         mdp = self._imagine(compiled)
         controller = compiled.start(mdp, role_keys(self.seeds, EVALUATION_EPISODES, ("start",))["start"])
         returns = []
@@ -186,7 +194,11 @@ class Agent:
             for episode in range(EVALUATION_EPISODES, EVALUATION_EPISODES + episodes):
                 act_key = role_keys(self.seeds, episode, ("act",))["act"]
                 watch = (lambda t, length: on_step(envs, t)) if on_step else (lambda t, length: None)
-                chunk, controller = collect(envs, compiled, mdp, controller, self.setting, episode, act_key, watch)
+                chunk, controller = collect(
+                    *(envs, compiled, learner_state, mdp, controller, setting, act_key),
+                    iteration=episode,
+                    on_decision=watch,
+                )
                 returns.append(chunk.returns)
         finally:
             if self._env is None:  # a ready environment is the user's, and shared with training
@@ -247,12 +259,13 @@ class Agent:
 
     def save_checkpoint(self, folder: RunFolder) -> None:
         """Commit the state after the last finished iteration."""
-        checkpoint.save(folder.checkpoints, self.iteration, self.state, {"iteration": self.iteration})
+        meta = {"iteration": self.iteration}
+        checkpoint.save(folder.checkpoints, self.iteration, self.state, meta, free=self._env_state)
 
     def restore(self, folder: RunFolder) -> "Agent":
         """Take over the newest whole checkpoint of a run; what was damaged is told in `notes`."""
         self._state, meta, self.notes = checkpoint.load_latest(folder.checkpoints, self.state)
-        self.iteration = meta["iteration"]
+        self.iteration, self._env_state = meta["iteration"], meta.get("free")
         return self
 
     def to_json(self) -> dict[str, Any]:
@@ -270,8 +283,8 @@ class Agent:
         explore = self.config.explore.explore
         return f"{self.algorithm} · {self.envs.spec.name} · {explore}"
 
-    def make_envs(self, render: bool = False) -> AbstractEnvs:
-        """Fresh environments like the training ones."""
+    def make_envs(self, render: bool = False, endless: bool | None = None) -> AbstractEnvs:
+        """Fresh environments like the training ones; `endless` overrides whether they have a time limit."""
         run_config = self.run_config
         return make_envs(
             run_config.env if self._env is None else self._env,
@@ -280,6 +293,7 @@ class Agent:
             action_repeat=run_config.action_repeat,
             action_cost=run_config.action_cost,
             episode_length=run_config.episode_length,
+            endless=run_config.endless if endless is None else endless,
             render=render,
         )
 

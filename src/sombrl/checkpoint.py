@@ -28,6 +28,7 @@ from sombrl.records import RunFault, SombrlError
 
 FORMAT = 1
 _NAME = re.compile(r"(\.old-)?\d{8}")
+_FREE = "free:"
 
 
 class Damaged(SombrlError):
@@ -38,11 +39,16 @@ class Damaged(SombrlError):
         self.number, self.reason = path.name.removeprefix(".old-"), reason
 
 
-def save(folder: Path, number: int, tree: Any, meta: dict, keep: int = 2) -> Path:
-    """Commit `tree` and `meta` as checkpoint `number`, then keep only the newest `keep` up to it."""
+def save(
+    folder: Path, number: int, tree: Any, meta: dict, keep: int = 2, free: dict[str, np.ndarray] | None = None
+) -> Path:
+    """Commit `tree` and `meta` as checkpoint `number`, then keep only the newest `keep` up to it.
+
+    `free` are arrays whose shapes nobody knows beforehand (a simulator's state): `load` returns them by name.
+    """
     if keep < 1 or not 0 <= number < 10**8:
         raise SombrlError(f"a checkpoint needs keep >= 1 and a number below 10^8, not {keep} and {number}.")
-    arrays, entries = _collect(tree)
+    arrays, entries = _collect(tree, free or {})
     manifest = {
         "format": FORMAT,
         "meta": meta,
@@ -79,8 +85,8 @@ def save(folder: Path, number: int, tree: Any, meta: dict, keep: int = 2) -> Pat
 def load(path: Path, like: Any) -> tuple[Any, dict]:
     """The tree and metadata of one checkpoint, in the structure of `like` (arrays or `ShapeDtypeStruct`s).
 
-    The arrays are NumPy's where `like` has NumPy's, otherwise JAX's, with the dtype they were saved with:
-    float64 stays float64 when x64 is off.
+    What was saved as `free` is in the metadata under that name. The arrays are NumPy's where `like` has NumPy's,
+    otherwise JAX's, with the dtype they were saved with: float64 stays float64 when x64 is off.
     """
     path = Path(path)
     if not path.is_dir():
@@ -89,11 +95,14 @@ def load(path: Path, like: Any) -> tuple[Any, dict]:
     entries = manifest["arrays"]
     leaves, treedef = jax.tree_util.tree_flatten_with_path(like)
     wanted = [(jax.tree_util.keystr(where), leaf) for where, leaf in leaves if _is_stored(leaf)]
-    _check_structure(path, entries, wanted)
-    arrays = _read_arrays(path, entries)
-    stored = (_restore(array, entry, leaf) for array, entry, (_, leaf) in zip(arrays, entries, wanted, strict=True))
+    structured = [entry for entry in entries if not entry["path"].startswith(_FREE)]
+    _check_structure(path, structured, wanted)
+    arrays = _read_arrays(path, entries)  # the free ones come last
+    stored = (_restore(array, entry, leaf) for array, entry, (_, leaf) in zip(arrays, structured, wanted, strict=False))
     restored = [next(stored) if _is_stored(leaf) else leaf for _, leaf in leaves]
-    return jax.tree_util.tree_unflatten(treedef, restored), manifest["meta"]
+    number = len(structured)
+    free = {e["path"].removeprefix(_FREE): a for e, a in zip(entries[number:], arrays[number:], strict=True)}
+    return jax.tree_util.tree_unflatten(treedef, restored), manifest["meta"] | ({"free": free} if free else {})
 
 
 def load_latest(folder: Path, like: Any) -> tuple[Any, dict, list[str]]:
@@ -177,14 +186,14 @@ def _is_plain(dtype: np.dtype) -> bool:
     return dtype.kind in "biufc"
 
 
-def _collect(tree: Any) -> tuple[dict[str, np.ndarray], list[dict]]:
+def _collect(tree: Any, free: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
     """The arrays by number, and their manifest entries."""
     arrays: dict[str, np.ndarray] = {}
     entries: list[dict] = []
-    for where, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+    leaves = [(jax.tree_util.keystr(where), leaf) for where, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]]
+    for path, leaf in leaves + [(_FREE + name, np.asarray(array)) for name, array in free.items()]:
         if not eqx.is_array_like(leaf):
             continue
-        path = jax.tree_util.keystr(where)
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             raise SombrlError(f"array {path} is a typed PRNG key; store jax.random.key_data(key) instead.")
         array = np.asarray(leaf)

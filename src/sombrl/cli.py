@@ -24,6 +24,7 @@ USAGE = """usage: sombrl COMMAND ...
   resume RUN        continue a run exactly         sombrl resume runs/p
   eval RUN          returns of the trained agent   sombrl eval runs/p --episodes 10 --video swing.gif
   plot RUN...       learning curves as a picture   sombrl plot runs/p runs/q
+  export RUN...     metrics of runs as one CSV     sombrl export runs/p --out results/pendulum.csv
   list WHAT         algorithms, explorations, envs or presets
   check-env ENV     whether an environment will work, and what to mend
   doctor            whether this machine is set up well
@@ -149,6 +150,23 @@ def plot(argv: list[str]) -> None:
     _call(options, argv, "sombrl plot")
 
 
+def export(argv: list[str]) -> None:
+    """Sombrl export RUN... [options]."""
+    from sombrl.results import export_runs
+
+    def options(runs: Annotated[tuple[Path, ...], tyro.conf.Positional], out: Path, experiment: str = "run") -> None:
+        """The metrics of one or more runs as one long CSV, a row per seed, iteration and metric.
+
+        Args:
+            runs: Run folders.
+            out: The CSV file, new.
+            experiment: What the first column says.
+        """
+        print(f"wrote {export_runs(list(runs), out, experiment)}")
+
+    _call(options, argv, "sombrl export")
+
+
 def list_names(argv: list[str]) -> None:
     """Sombrl list WHAT."""
     from sombrl.envs.registry import list_envs
@@ -233,6 +251,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "resume": resume,
     "eval": evaluate,
     "plot": plot,
+    "export": export,
     "list": list_names,
     "check-env": check_env,
     "doctor": doctor,

@@ -3,9 +3,10 @@
 import dataclasses
 import types
 import typing
-from typing import Any
+from typing import Any, Literal
 
 from sombrl.records import SombrlError
+from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +23,18 @@ class RunConfig:
     """K of the cost K‖u‖₂ charged for the physical action on every frame."""
     episode_length: int | None = None
     """Decisions per episode; default: the environment's own limit."""
+    setting: Literal["finite-horizon", "discounted", "non-episodic"] = "finite-horizon"
+    """Episodes of fixed length; discounted ones that grow; or one trajectory that is never reset."""
+    discount: float = 0.99
+    """γ of the discounted setting."""
+    growing_horizon: bool = True
+    """Discounted: episodes of T(n) = -ln n/ln γ decisions (the theory's), or all of the full length."""
+    update_every: int = 10
+    """Non-episodic: decisions between updates of the model."""
+    one_bit: bool = False
+    """Non-episodic: update as soon as the model would have learned one bit, at the latest after update_every."""
     episodes: int = 10
-    """Episodes per seed."""
+    """Episodes per seed; non-episodic: updates."""
     seed: int = 0
     """The first seed."""
     seeds: int = 1
@@ -36,6 +47,22 @@ class RunConfig:
                 raise SombrlError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}.")
         if self.seed < 0:
             raise SombrlError(f"--seed must be at least 0, not {self.seed}.")
+        self.make_setting(episode_length=1)  # refuses an impossible γ or update_every now
+
+    @property
+    def endless(self) -> bool:
+        """Whether the environment must never end."""
+        return self.setting == "non-episodic"
+
+    def make_setting(self, episode_length: int) -> Setting:
+        """The setting, for an environment with episodes of that length."""
+        match self.setting:
+            case "non-episodic":
+                return NonEpisodic(self.update_every, self.one_bit)
+            case "discounted":
+                return Discounted(self.discount, episode_length, growing=self.growing_horizon)
+            case _:
+                return FiniteHorizon(episode_length)
 
     @property
     def seed_list(self) -> list[int]:

@@ -1,6 +1,7 @@
 """SOMBRL's loop: fit the model, imagine, improve, act; for n = 0, 1, 2, … No algorithm is named in here."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,7 +17,8 @@ from sombrl.diagnostics import diagnose
 from sombrl.dynamics.base import AbstractLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.exploration.base import Exploration, ImaginedMDP
-from sombrl.records import RunFault, Transition
+from sombrl.exploration.bonus import InformationGain
+from sombrl.records import RunFault, SombrlError, Transition
 from sombrl.replay import Replay
 from sombrl.seeds import over_seeds, role_keys
 from sombrl.settings import Setting
@@ -30,6 +32,8 @@ class LoopState(eqx.Module):
     learner: Any
     controller: Any
     replay: Replay
+    obs: np.ndarray  # where the environments are, [seeds, obs]
+    total_reward: np.ndarray  # [seeds], float64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Chunk:
     transitions: Transition
     valid: np.ndarray
     returns: np.ndarray  # [seeds], summed in float64
+    last_obs: np.ndarray  # [seeds, obs]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +69,7 @@ class Compiled:
     begin_episode: Callable
     improve: Callable
     act: Callable
+    information: Callable
     add: Callable
     diagnose: Callable
 
@@ -91,11 +97,16 @@ class Compiled:
                 key=key,
             )
 
-        def act(state, mdp, obs, key, decision):
+        def act(state, mdp, obs, key, decision, active):
             observe_key, act_key = jr.split(jr.fold_in(key, decision))
             belief = mdp.dynamics.observe(None, None, obs, key=observe_key)
-            action, state = controller.act(state, mdp, belief, key=act_key)
+            action, new_state = controller.act(state, mdp, belief, key=act_key)
+            # A seed that waits for others must not go on planning.
+            state = jax.tree.map(lambda new, old: jnp.where(active, new, old), new_state, state)
             return mdp.env_action(action), state
+
+        def information(learner_state, obs, action):
+            return InformationGain()(learner.dynamics(learner_state).predict(obs, action))
 
         double = learner.double_precision
         return Compiled(
@@ -106,6 +117,7 @@ class Compiled:
             begin_episode=over_seeds(controller.begin_episode),
             improve=over_seeds(lambda state, mdp, replay, key: controller.improve(state, mdp, replay, key=key)),
             act=over_seeds(act),
+            information=over_seeds(information),
             add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
             diagnose=over_seeds(lambda state, mdp, rows, valid: diagnose(learner.dynamics(state), mdp, rows, valid)),
         )
@@ -144,12 +156,17 @@ def run(
             "improve", compiled.improve, state.controller, mdp, state.replay, key["improve"]
         )
         chunk, controller_state = clock(
-            "collect", collect, envs, compiled, mdp, controller_state, setting, n, key["act"], on_decision
+            "collect",
+            functools.partial(
+                collect, iteration=n, obs=None if setting.resets or n == 0 else state.obs, on_decision=on_decision
+            ),
+            *(envs, compiled, learner_state, mdp, controller_state, setting, key["act"]),
         )
         replay = compiled.add(state.replay, chunk.transitions, chunk.valid)
         visited = compiled.diagnose(learner_state, mdp, chunk.transitions, chunk.valid)
 
-        state = LoopState(learner_state, controller_state, replay)
+        total_reward = state.total_reward + chunk.returns
+        state = LoopState(learner_state, controller_state, replay, chunk.last_obs, total_reward)
         metrics = {name: np.asarray(value) for name, value in (fit_metrics | improve_metrics | visited).items()}
         _refuse_nan(metrics, seeds, n)
         yield Report(n, state, mdp, chunk, metrics, clock.seconds)
@@ -162,46 +179,66 @@ def initial_state(envs: AbstractEnvs, compiled: Compiled, seeds: Sequence[int], 
     mdp = compiled.imagine(learner_state, jnp.zeros(len(seeds), jnp.int32), key["imagine"])
     replay = Replay.empty(capacity, envs.spec.obs_dim, envs.spec.action_dim)
     replay = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(seeds), *leaf.shape)), replay)
-    return LoopState(learner_state, compiled.start(mdp, key["init"]), replay)
+    obs, total_reward = np.zeros((len(seeds), envs.spec.obs_dim), np.float32), np.zeros(len(seeds))
+    return LoopState(learner_state, compiled.start(mdp, key["init"]), replay, obs, total_reward)
 
 
 def collect(
     envs: AbstractEnvs,
     compiled: Compiled,
+    learner_state: Any,
     mdp: ImaginedMDP,
     controller_state: Any,
     setting: Setting,
-    iteration: int,
     key: jax.Array,
+    *,
+    iteration: int,
+    obs: np.ndarray | None = None,
     on_decision: Callable[[int, int], None] = lambda decision, length: None,
 ) -> tuple[Chunk, Any]:
-    """Act in the real environments for one chunk: one compiled dispatch per decision, for all seeds."""
-    length, num_seeds = setting.chunk_length(iteration), key.shape[0]
-    spec = envs.spec
-    obs = np.zeros((num_seeds, length + 1, spec.obs_dim), np.float32)
-    next_obs = np.zeros((num_seeds, length, spec.obs_dim), np.float32)
-    action = np.zeros((num_seeds, length, spec.action_dim), np.float32)
-    reward = np.zeros((num_seeds, length))
-    terminated, truncated, valid = np.zeros((3, num_seeds, length), bool)
+    """Act in the real environments for one chunk: one compiled dispatch per decision, for all seeds.
 
-    obs[:, 0] = envs.reset(iteration)
-    controller_state = compiled.begin_episode(controller_state, mdp)
+    From where they are (`obs`), or from a fresh start if that is None.
+    """
+    num_seeds, spec, start = key.shape[0], envs.spec, obs
+    obs = np.zeros((num_seeds, setting.longest + 1, spec.obs_dim), np.float32)
+    next_obs = np.zeros((num_seeds, setting.longest, spec.obs_dim), np.float32)
+    action = np.zeros((num_seeds, setting.longest, spec.action_dim), np.float32)
+    reward = np.zeros((num_seeds, setting.longest))
+    terminated, truncated, valid = np.zeros((3, num_seeds, setting.longest), bool)
+    information = np.zeros(num_seeds)
+
+    if start is None:
+        start = envs.reset(iteration)
+        controller_state = compiled.begin_episode(controller_state, mdp)
+    last_obs = obs[:, 0] = start
     active = np.ones(num_seeds, bool)
+    length = setting.chunk_length(iteration)
     for t in range(length):
-        decision = jnp.full(num_seeds, t, jnp.int32)
-        planned, controller_state = compiled.act(controller_state, mdp, jnp.asarray(obs[:, t]), key, decision)
+        now, decision = jnp.asarray(obs[:, t]), jnp.full(num_seeds, t, jnp.int32)
+        planned, controller_state = compiled.act(controller_state, mdp, now, key, decision, jnp.asarray(active))
         action[:, t] = planned
         step = envs.step(action[:, t], active)
-        next_obs[:, t] = obs[:, t + 1] = step.obs
+        last_obs = next_obs[:, t] = obs[:, t + 1] = step.obs
         reward[:, t] = np.where(active, step.reward, 0.0)
         terminated[:, t], truncated[:, t], valid[:, t] = step.terminated, step.truncated, active
-        active = active & ~step.terminated & ~step.truncated
+        if not setting.resets and step.terminated.any():
+            raise SombrlError(
+                f"{spec.name} terminated, and the non-episodic setting never resets: choose a variant that goes on "
+                "(such as mountain-car), wrap the environment so that it does, or use another --setting."
+            )
+        if np.isfinite(setting.information_limit):
+            gained = compiled.information(learner_state, now, jnp.asarray(action[:, t]))
+            information += np.where(active, np.asarray(gained), 0.0)
+        learned_enough = (information > setting.information_limit) & (t + 1 >= setting.minimum)
+        active = active & ~step.terminated & ~step.truncated & ~learned_enough
         on_decision(t, length)
         if not active.any():
             break
 
     columns = obs[:, :-1], action, reward.astype(np.float32), next_obs, terminated, truncated
-    return Chunk(Transition(*map(jnp.asarray, columns)), valid, reward.sum(axis=1)), controller_state
+    rows = Transition(*map(jnp.asarray, columns))
+    return Chunk(rows, valid, reward.sum(axis=1), last_obs.copy()), controller_state
 
 
 class _Clock:

@@ -10,7 +10,7 @@ from sombrl.controllers.base import AbstractController
 from sombrl.controllers.icem import ICEM, ICEMConfig, cem
 from sombrl.controllers.mppi import MPPI, MPPIConfig
 from sombrl.dynamics.gp import GPConfig, GPLearner
-from sombrl.envs.base import EnvSpec
+from sombrl.envs.base import ENDLESS, EnvSpec
 from sombrl.exploration.config import ExploreConfig
 from sombrl.records import AbstractTask, SombrlError
 
@@ -33,7 +33,7 @@ def build(config: GPICEMConfig, spec: EnvSpec, task: AbstractTask | None) -> Par
     """The parts for one environment."""
     if config.reward == "known" and task is None:
         raise SombrlError(f"the reward of {spec.name} is not known to sombrl: use --reward learned (or auto).")
-    if spec.episode_length > config.gp.capacity:
+    if ENDLESS > spec.episode_length > config.gp.capacity:
         raise SombrlError(
             f"an episode of {spec.episode_length} decisions does not fit the GP's capacity of {config.gp.capacity}: "
             "raise --gp.capacity, or shorten the episode with --episode-length or --action-repeat."

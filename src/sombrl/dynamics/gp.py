@@ -351,10 +351,9 @@ class GPLearner(AbstractLearner):
             with jax.numpy_dtype_promotion("standard"):  # optax relies on implicit promotion
                 updates, opt_state = optimiser.update(gradient, opt_state)
                 hyper = optax.apply_updates(hyper, updates)
-            hyper = Hyperparameters(
-                jnp.clip(hyper.log_lengthscale, jnp.log(1e-2), jnp.log(1e2)),
-                jnp.clip(hyper.log_noise_std, jnp.log(1e-3), jnp.log(1.0)),
-            )
+            lengthscale = jnp.clip(hyper.log_lengthscale, jnp.log(1e-2), jnp.log(1e2))
+            noise_std = jnp.clip(hyper.log_noise_std, jnp.log(1e-3), jnp.log(1.0))
+            hyper = Hyperparameters(lengthscale, noise_std if config.learn_noise else start.log_noise_std)
             size = functools.reduce(jnp.maximum, [jnp.max(jnp.abs(g)) for g in jax.tree.leaves(gradient)])
             return hyper, opt_state, size, step + 1
 

@@ -9,6 +9,9 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from sombrl.records import AbstractTask
 
+ENDLESS = 1_000_000_000
+"""The episode length, in decisions, of an environment without a time limit."""
+
 
 @dataclasses.dataclass(frozen=True)
 class EnvSpec:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
 from sombrl.envs.adapters.making import KNOWN_TASKS, EnvSource, check_id
-from sombrl.envs.base import AbstractEnvs, AbstractWorld
+from sombrl.envs.base import ENDLESS, AbstractEnvs, AbstractWorld
 from sombrl.envs.guards import check_cost, check_count, check_seeds
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.mountain_car import MountainCar
@@ -40,6 +40,7 @@ def make_envs(
     action_repeat: int = 1,
     action_cost: float = 0.0,
     episode_length: int | None = None,
+    endless: bool = False,
     render: bool = False,
 ) -> AbstractEnvs:
     """One environment per seed.
@@ -47,12 +48,14 @@ def make_envs(
     `name` is one of ours (`list_envs`), a Gymnasium id (also `module:Id-v0`), a function that makes a
     `gymnasium.Env`, a ready one (for one seed), or an `AbstractWorld`. `env_kwargs` go to whatever makes it;
     text that reads as a number or a truth value becomes one, as it comes from a command line.
-    `action_cost` is K in reward − K‖u‖₂ per frame, u in physical units; `episode_length` counts decisions.
+    `action_cost` is K in reward − K‖u‖₂ per frame, u in physical units; `episode_length` counts decisions;
+    `endless` environments have no time limit (for the non-episodic setting).
     """
     seeds = check_seeds(seeds)
     kwargs = {key: _parse(value) for key, value in (env_kwargs or {}).items()}
     repeat, cost = check_count(action_repeat, "action_repeat"), check_cost(action_cost)
     length = None if episode_length is None else check_count(episode_length, "episode_length")
+    length = ENDLESS if endless else length
     if isinstance(name, AbstractWorld):
         if kwargs:
             raise SombrlError("env_kwargs cannot change a ready world; set its fields instead.")
@@ -77,6 +80,7 @@ def make_envs(
         action_repeat=repeat,
         action_cost=cost,
         episode_length=length,
+        endless=endless,
         render=render,
     )
 

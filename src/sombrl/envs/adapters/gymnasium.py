@@ -38,19 +38,29 @@ class GymnasiumEnvs(AbstractEnvs):
         action_repeat: int = 1,
         action_cost: float = 0.0,
         episode_length: int | None = None,
+        endless: bool = False,
         render: bool = False,
     ):
-        """`episode_length` in decisions; a shorter time limit of the environment itself wins."""
+        """`episode_length` in decisions; a shorter time limit of the environment itself wins.
+
+        `endless` makes ids without their time limit, and refuses a ready environment that has one.
+        """
         self.seeds = check_seeds(seeds)
         repeat = check_count(action_repeat, "action_repeat")
         self._cost = check_cost(action_cost)
-        self.envs = make_many(source, len(self.seeds), env_kwargs or {}, render)
+        kwargs = dict(env_kwargs or {}) | ({"max_episode_steps": -1} if endless and isinstance(source, str) else {})
+        self.envs = make_many(source, len(self.seeds), kwargs, render)
         first = self.envs[0]
         name = first.spec.id if first.spec is not None else type(first.unwrapped).__name__
         self._obs_box, self._action_box = check_spaces(first, name)
         if any(e.observation_space != self._obs_box or e.action_space != self._action_box for e in self.envs):
             raise SombrlError(f"{name}: the environments of different seeds have different spaces.")
         limits = [limit for limit in [frame_limit(first)] if limit]
+        if endless and limits:
+            raise SombrlError(
+                f"{name} ends after {limits[0]} frames by its own time limit, and the non-episodic setting never "
+                "resets: make it without one, gymnasium.make(..., max_episode_steps=-1)."
+            )
         if episode_length is not None:
             limits.append(check_count(episode_length, "episode_length") * repeat)
         if not limits:
