@@ -91,7 +91,7 @@ class Timer:
         result = jax.block_until_ready(function(*args))
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         if name not in self.first:
-            self.first[name] = seconds
+            self.first[name] = seconds, cpu
         else:
             self.calls.setdefault(name, []).append((seconds, cpu))
         return result
@@ -102,13 +102,13 @@ class Timer:
 
     def row(self, name) -> dict:
         """A row of the result."""
-        walls, cpus = zip(*self.calls.get(name, [(self.first[name], float("nan"))]), strict=True)
+        walls, cpus = zip(*self.calls.get(name, [self.first[name]]), strict=True)
         return {
             "min_s": min(walls),
             "median_s": statistics.median(walls),
             "cpu_s": min(cpus),
             "reps": len(self.calls.get(name, [])),
-            "first_call_s": self.first[name],
+            "first_call_s": self.first[name][0],
         }
 
 
