@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 
 from sombrl.dynamics.gp import GPConfig
 from sombrl.dynamics.gp_posterior import Pivots, condition, log_marginal_likelihood
-from sombrl.dynamics.kernels import KERNELS, draw_prior, matern52, rbf
+from sombrl.dynamics.kernels import KERNELS, cosine_of_turns, draw_prior, matern52, rbf
 from sombrl.records import SombrlError, Transition
 from sombrl.replay import Replay
 from tests.dynamics.data import exact, fit, learner, normalised, predict, replay_of, wave
@@ -261,6 +261,12 @@ def test_a_draw_is_one_function():
     # Smooth, not noise: near points have near values even where the posterior knows nothing.
     step = predict(drawn, far + 1e-3, TEST.action).mean - 1e-3 - predict(drawn, far, TEST.action).mean
     assert float(jnp.max(jnp.abs(step))) < 0.01
+
+
+def test_the_polynomial_cosine_is_a_cosine():
+    turns = np.linspace(-30.0, 30.0, 100_001, dtype=np.float32)
+    exact = np.cos(2 * np.pi * turns.astype(np.float64))
+    np.testing.assert_allclose(np.asarray(cosine_of_turns(jnp.asarray(turns))), exact, atol=2e-6)
 
 
 @pytest.mark.parametrize("kernel", list(KERNELS))

@@ -50,7 +50,7 @@ class GPConfig:
     """Adam's, on log-lengthscales."""
     refit_every: int = 1
     """Iterations between refits of hyperparameters and normaliser; in between, data are only appended."""
-    draw_features: int = 512
+    draw_features: int = 256
     """Cosines of a function drawn for Thompson sampling."""
 
     def __post_init__(self):
