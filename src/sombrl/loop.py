@@ -1,7 +1,6 @@
 """SOMBRL's loop: fit the model, imagine, improve, act; for n = 0, 1, 2, … No algorithm is named in here."""
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -156,11 +155,10 @@ def run(
             "improve", compiled.improve, state.controller, mdp, state.replay, key["improve"]
         )
         chunk, controller_state = clock(
-            "collect",
-            functools.partial(
-                collect, iteration=n, obs=None if setting.resets or n == 0 else state.obs, on_decision=on_decision
-            ),
-            *(envs, compiled, learner_state, mdp, controller_state, setting, key["act"]),
+            *("collect", collect, envs, compiled, learner_state, mdp, controller_state, setting, key["act"]),
+            iteration=n,
+            obs=None if setting.resets or n == 0 else state.obs,
+            on_decision=on_decision,
         )
         replay = compiled.add(state.replay, chunk.transitions, chunk.valid)
         visited = compiled.diagnose(learner_state, mdp, chunk.transitions, chunk.valid)
@@ -247,9 +245,9 @@ class _Clock:
     def __init__(self):
         self.seconds: dict[str, float] = {}
 
-    def __call__(self, stage: str, function: Callable, *args):
+    def __call__(self, stage: str, function: Callable, *args, **options):
         start = time.perf_counter()
-        result = jax.block_until_ready(function(*args))
+        result = jax.block_until_ready(function(*args, **options))
         self.seconds[stage] = time.perf_counter() - start
         return result
 
