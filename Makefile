@@ -1,7 +1,7 @@
 # Every target sets up what it needs in .venv: only Python 3.11+ and make are assumed.
 PYTHON ?= python3
 BIN := .venv/bin
-# One BLAS thread: spinning OpenBLAS threads make a busy machine's Cholesky up to 60 times slower.
+# One BLAS thread: spinning OpenBLAS threads make a busy machine's Cholesky many times slower.
 export OPENBLAS_NUM_THREADS := 1
 LOCK := $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	--extra report --extra tb --extra video --extra dev pyproject.toml -o requirements.lock

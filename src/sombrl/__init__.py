@@ -5,7 +5,7 @@ Learn a model that knows what it does not know, then plan greedily for r + λ‖
 
 import os
 
-# Before JAX loads it: OpenBLAS threads spin, and on a busy machine a Cholesky then takes up to 60 times longer.
+# Before JAX loads it: OpenBLAS threads spin, and on a busy machine a Cholesky then takes many times longer.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from sombrl.agent import GPICEM, Agent, load, make

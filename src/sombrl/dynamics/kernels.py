@@ -66,7 +66,7 @@ class FourierDraw(AbstractPriorDraw):
 
 
 def cosine_of_turns(turns: Float[Array, " features"]) -> Float[Array, " features"]:
-    """cos(2π·turns) to 1e-6, as a polynomial: XLA's cosine does not vectorise on a CPU and takes ten times as long."""
+    """cos(2π·turns) to 1e-6, as a polynomial: XLA's own is far slower on a CPU."""
     y = (turns - jnp.round(turns)) ** 2  # in [0, ¼], where cos(2π√y) is as good as a polynomial
     result = jnp.full_like(y, _COSINE[-1])
     for coefficient in _COSINE[-2::-1]:
