@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
@@ -134,9 +135,12 @@ def test_flags_exist(page, flags):
 def test_metrics_are_documented():
     section = (ROOT / "docs" / "notation.md").read_text().partition("## metrics.jsonl")[2]
     documented = re.findall(r"^\| `([^`]+)` \|", section, flags=re.MULTILINE)
-    agent = small(reward="learned")
-    (row,) = agent.rows(next(agent.iterations(1)))
-    assert sorted(documented) == sorted(row)
+    rows: dict[str, Any] = {}
+    for setting in ("discounted", "non-episodic"):
+        agent = small(reward="learned", setting=setting, episode_length=6 if setting == "discounted" else None)
+        (row,) = agent.rows(next(agent.iterations(1)))
+        rows |= row
+    assert sorted(documented) == sorted(rows)
 
 
 def test_presets_are_documented():

@@ -61,7 +61,7 @@ def test_nothing_compiles_after_the_first_episode():
         lambda event, seconds, **_: compiled.append(event) if "backend_compile" in event else None
     )
     counts = []
-    small(explore="optimistic", bonus_weight_end=1.0).learn(
+    small(explore="optimistic", schedule="linear", bonus_weight_end=1.0).learn(
         30, callback=lambda agent, report: counts.append(len(compiled))
     )
     assert counts[0] > 0

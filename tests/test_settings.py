@@ -8,7 +8,7 @@ import pytest
 from sombrl.agent import load
 from sombrl.exploration.bonus import InformationGain
 from sombrl.records import SombrlError
-from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic
+from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Unsupervised
 from sombrl.theory.update_rule import ONE_BIT
 from tests.dynamics.data import predict
 from tests.small import SMALL, small
@@ -27,10 +27,91 @@ def test_the_discounted_horizon_grows_as_in_the_theorem():
     assert FiniteHorizon(7).chunk_length(3) == FiniteHorizon(7).longest == 7
 
 
-@pytest.mark.parametrize("bad", [lambda: Discounted(1.0, 5), lambda: Discounted(0.0, 5), lambda: NonEpisodic(0)])
-def test_impossible_settings(bad):
-    with pytest.raises(SombrlError):
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (lambda: Discounted(1.0, 5), "--discount must lie strictly between 0 and 1, not 1.0"),
+        (lambda: Discounted(0.0, 5), "--discount"),
+        (lambda: Discounted(0.9, 5, floor=0), "--horizon-floor"),
+        (lambda: Discounted(0.9, 0), "the episode length"),
+        (lambda: FiniteHorizon(0), "the episode length"),
+        (lambda: NonEpisodic(0), "--update-every"),
+        (lambda: NonEpisodic(5, minimum=6), "--update-minimum must lie between 1 and --update-every = 5"),
+        (lambda: NonEpisodic(5, "uncertainty", threshold=0.0), "--update-threshold, the C"),
+        (lambda: NonEpisodic(5, "uncertainty", threshold=float("inf")), "--update-threshold"),
+        (lambda: small(downstream=("spin",)), "use --setting unsupervised"),
+        (lambda: small(setting="unsupervised", downstream=("spni",)), 'did you mean "spin"'),
+        (lambda: small(Corridor, setting="unsupervised", downstream=("spin",)), "has no downstream tasks"),
+    ],
+)
+def test_impossible_settings(bad, sentence):
+    with pytest.raises(SombrlError, match=sentence):
         bad()
+
+
+def test_update_rules():
+    bit = NonEpisodic(10, "one-bit", minimum=3)
+    assert [bit.update_due(0.7, decisions) for decisions in (2, 3)] == [False, True]
+    assert not bit.update_due(0.69, 5)
+    assert NonEpisodic(10, "uncertainty", threshold=2.0).update_due(2.1, 1)
+    assert not NonEpisodic(10, "uncertainty", threshold=2.0).update_due(2.0, 1)
+    assert not NonEpisodic(10).update_due(1e9, 10)
+
+
+def test_the_uncertainty_rule_ends_a_chunk_at_its_sum():
+    agent = small("pendulum", **ENDLESS | {"update_rule": "uncertainty", "update_threshold": 3.0})
+    lengths = []
+    agent.learn(8, callback=lambda agent, report: lengths.append(int(report.chunk.valid.sum())))
+    assert lengths[0] == 2  # under the prior every step is √3 = 1.73, and 2·√3 > 3
+
+
+def test_unsupervised_is_the_strategy_of_that_name_in_episodes():
+    """λ → ∞: the setting with any λ, and the strategy without the setting, make the same decisions."""
+    setting = small(setting="unsupervised", explore="optimistic", bonus_weight=1.0).learn(12)
+    strategy = small(explore="unsupervised").learn(12)
+    for ours, theirs in zip(leaves(setting), leaves(strategy), strict=True):
+        assert np.array_equal(ours, theirs)
+    assert setting.setting == Unsupervised(FiniteHorizon(6))
+
+
+def test_downstream_tasks_are_planned_for_and_paid():
+    agent = small(setting="unsupervised", downstream=("spin", "keep-down"), seeds=2).learn(6)
+    returns = {task: agent.evaluate(1, task=task) for task in agent.run_config.downstream}
+    assert returns["spin"].shape == (1, 2)
+    assert np.all(returns["keep-down"] > returns["spin"])
+    same = agent.evaluate(1, task=agent.envs.downstream["spin"])
+    assert np.array_equal(same, returns["spin"])
+    own, swing_up = agent.evaluate(1), agent.evaluate(1, task="swing-up")
+    np.testing.assert_allclose(own, swing_up, rtol=1e-5)  # the world's own task by another name
+    with pytest.raises(SombrlError, match="without exploring"):
+        agent.evaluate(1, explore=True, task="spin")
+
+
+def test_the_largest_uncertainty_is_the_planners():
+    agent = small(setting="unsupervised", explore="greedy", seeds=2).learn(6)  # trained by random actions
+    before, left = small(seeds=2).max_uncertainty(1), agent.max_uncertainty(2)
+    assert left.shape == (2, 2) and np.all(left > 0)
+    np.testing.assert_allclose(before, 6 * np.sqrt(3), rtol=1e-5)  # the prior: √3 everywhere, six decisions
+    assert np.all(left < before)
+    with pytest.raises(SombrlError, match="at least 1 episode"):
+        agent.max_uncertainty(0)
+
+
+def test_regret_is_reported_against_the_known_optimum():
+    agent = small("mountain-car", action_repeat=2, **ENDLESS)
+    rows = []
+    agent.learn(8, callback=lambda agent, report: rows.extend(agent.rows(report)))
+    rewards = np.asarray(agent.state.replay.data.reward)[0, :8]
+    np.testing.assert_allclose(rows[-1]["rollout/regret"], np.sum(200.0 - rewards), rtol=1e-5)
+    assert "rollout/regret" not in small().rows(next(iter(small().iterations(1))))[0]
+
+
+def test_the_discounted_return_is_reported():
+    agent = small(setting="discounted", discount=0.5, episode_length=6, horizon_floor=4)
+    rows = []
+    agent.learn(6, callback=lambda agent, report: rows.extend(agent.rows(report)))
+    rewards = np.asarray(agent.state.replay.data.reward, np.float64)[0, :4]
+    np.testing.assert_allclose(rows[0]["rollout/discounted_return"], rewards @ 0.5 ** np.arange(4), rtol=1e-6)
 
 
 def test_a_discounted_run_has_the_theorys_episodes():
@@ -58,7 +139,7 @@ def test_a_trajectory_without_resets_is_one_piece_and_resumes_exactly(env, tmp_p
 
 def test_the_one_bit_rule_for_every_seed_by_itself():
     gp = SMALL["gp"] | {"noise_std": 3.0, "rank": 32}  # so much that a step teaches less than a bit
-    settings = ENDLESS | {"one_bit": True, "update_every": 6, "explore": "greedy", "gp": gp}
+    settings = ENDLESS | {"update_rule": "one-bit", "update_every": 6, "explore": "greedy", "gp": gp}
     agent = small("pendulum", seeds=2, **settings)
     gains = []
 

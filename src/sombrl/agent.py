@@ -22,14 +22,14 @@ from sombrl.algorithms import ALGORITHMS
 from sombrl.config import RunConfig, from_json, to_json
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.registry import make_envs
-from sombrl.exploration import greedy
-from sombrl.loop import ROLES, Compiled, LoopState, Report, collect, initial_state, run
+from sombrl.exploration import greedy, unsupervised
+from sombrl.loop import ROLES, Chunk, Compiled, LoopState, Report, collect, initial_state, run
 from sombrl.names import nearest
 from sombrl.progress import Progress
-from sombrl.records import SombrlError
+from sombrl.records import AbstractTask, SombrlError
 from sombrl.runs import RunFolder
 from sombrl.seeds import role_keys
-from sombrl.settings import FiniteHorizon
+from sombrl.settings import FiniteHorizon, Unsupervised
 
 EVALUATION_EPISODES = 1_000_000  # evaluation meets starts that no training episode has
 
@@ -51,8 +51,10 @@ class Agent:
         self._env = env  # an object instead of a name: then `load` must be given it again
         self.seeds = run_config.seed_list
         self.envs = self.make_envs()
-        self.parts = ALGORITHMS[algorithm].build(config, self.envs.spec, self.envs.task)
         self.setting = run_config.make_setting(self.envs.spec.episode_length)
+        self.parts = ALGORITHMS[algorithm].build(config, self.envs, self.setting)
+        for name in run_config.downstream:
+            self.downstream_task(name)
         self._env_state: dict[str, np.ndarray] | None = None  # where a trajectory without resets was left
         self.iteration = 0
         self.notes: list[str] = []
@@ -121,12 +123,24 @@ class Agent:
                 "rollout/ep_rew_mean": float(report.chunk.returns[i]),
                 "rollout/ep_len_mean": int(lengths[i]),
                 "rollout/average_reward": float(report.state.total_reward[i] / max(decisions[i], 1)),
+                **self._setting_row(report, i),
                 **{name: float(values[i]) for name, values in report.metrics.items()},
                 "time/fps": float(lengths.sum() / seconds),
                 **{f"time/{stage}_s": value for stage, value in report.seconds.items()},
             }
             for i, seed in enumerate(self.seeds)
         ]
+
+    def _setting_row(self, report: Report, i: int) -> dict[str, float]:
+        """What is reported in some settings only."""
+        if self.setting.discount < 1:
+            rewards = np.asarray(report.chunk.transitions.reward[i], np.float64) * report.chunk.valid[i]
+            return {"rollout/discounted_return": float(rewards @ self.setting.discount ** np.arange(len(rewards)))}
+        optimal = self.envs.spec.optimal_average
+        if self.setting.resets or optimal is None:
+            return {}
+        decisions = int(report.state.replay.added[i])
+        return {"rollout/regret": float(decisions * optimal - report.state.total_reward[i])}
 
     def summary(self, report: Report) -> dict[str, Any]:
         """What the progress line shows."""
@@ -175,21 +189,53 @@ class Agent:
         return (scaled[0] if single else scaled), state
 
     def evaluate(
-        self, episodes: int, *, explore: bool = False, on_step: Callable[[AbstractEnvs, int], None] | None = None
+        self,
+        episodes: int,
+        *,
+        explore: bool = False,
+        task: str | AbstractTask | None = None,
+        on_step: Callable[[AbstractEnvs, int], None] | None = None,
     ) -> np.ndarray:
         """Returns of whole episodes, [episodes, seeds], on fresh environments and starts never trained on.
 
-        Plans for the task alone under the mean model, or with the exploration strategy when `explore`.
-        Training state and randomness are not touched. `on_step(envs, decision)` sees the environments.
+        Plans for the task alone under the mean model, or with the exploration strategy when `explore`. A `task`, one
+        of the environment's downstream tasks by name or any other, is planned for and paid instead of its own:
+        zero-shot, because the model knows the dynamics already. Training state and randomness are not touched.
+        `on_step(envs, decision)` sees the environments.
         """
         if episodes < 1:
             raise SombrlError(f"evaluate needs at least 1 episode, not {episodes}.")
-        compiled = self._parts_for("explore" if explore else "predict")
+        if explore and task is not None:
+            raise SombrlError("a downstream task is planned for without exploring: leave out explore, or the task.")
+        compiled = self._parts_for("explore" if explore else "predict", task)
+        task = self.downstream_task(task) if isinstance(task, str) else task
+        chunks = self._episodes(compiled, self._imagine(compiled), episodes, on_step)
+        return np.stack([chunk.returns if task is None else _paid(task, chunk) for chunk in chunks])
+
+    def max_uncertainty(self, episodes: int) -> np.ndarray:
+        """Σ*_N, the largest Σ‖σ_N‖ that a policy meets in an episode, [episodes, seeds]: how much is left to learn.
+
+        The policy is the planner's for ‖σ_N‖ alone, on the model fitted to all data; so this is a lower estimate.
+        """
+        if episodes < 1:
+            raise SombrlError(f"max_uncertainty needs at least 1 episode, not {episodes}.")
+        compiled = self._parts_for("uncertainty")
+        mdp, learner_state = self._imagine(compiled), self._fitted()
+        chunks = self._episodes(compiled, mdp, episodes)
+        visited = [compiled.diagnose(learner_state, mdp, chunk.transitions, chunk.valid) for chunk in chunks]
+        return np.stack([np.asarray(metrics["explore/uncertainty"]) for metrics in visited])
+
+    def _episodes(
+        self,
+        compiled: Compiled,
+        mdp: Any,
+        episodes: int,
+        on_step: Callable[[AbstractEnvs, int], None] | None = None,
+    ) -> Iterator[Chunk]:
+        """Whole episodes of the newest posterior, on fresh environments and starts never trained on."""
         envs = self.make_envs(render=on_step is not None, endless=False)
         setting, learner_state = FiniteHorizon(envs.spec.episode_length), self._fitted()
-        mdp = self._imagine(compiled)
         controller = compiled.start(mdp, role_keys(self.seeds, EVALUATION_EPISODES, ("start",))["start"])
-        returns = []
         try:
             for episode in range(EVALUATION_EPISODES, EVALUATION_EPISODES + episodes):
                 act_key = role_keys(self.seeds, episode, ("act",))["act"]
@@ -199,11 +245,10 @@ class Agent:
                     iteration=episode,
                     on_decision=watch,
                 )
-                returns.append(chunk.returns)
+                yield chunk
         finally:
             if self._env is None:  # a ready environment is the user's, and shared with training
                 envs.close()
-        return np.stack(returns)
 
     def _predictor(self, purpose: str, copies: int) -> tuple[Compiled, Any, PredictState, jax.Array]:
         """What `predict` needs for `copies` environments; kept until there is more data or another number of them."""
@@ -216,14 +261,32 @@ class Agent:
             self._predicting = wanted, (compiled, mdp, fresh, key["act"])
         return self._predicting[1]
 
-    def _parts_for(self, purpose: str) -> Compiled:
-        """Compiled once per purpose: "explore" as in training, "predict" for the task alone."""
-        if purpose not in self._compiled:
-            exploration = self.parts.exploration if purpose == "explore" else greedy()
-            self._compiled[purpose] = Compiled.of(
-                self.envs, self.parts.learner, exploration, self.parts.controller, self.setting
+    def downstream_task(self, name: str) -> AbstractTask:
+        """The environment's downstream task of that name."""
+        tasks = self.envs.downstream
+        if not tasks:
+            raise SombrlError(
+                f"{self.envs.spec.name} has no downstream tasks: give evaluate(task=...) one of your own."
             )
-        return self._compiled[purpose]
+        if name not in tasks:
+            raise nearest(name, tasks, "downstream task")
+        return tasks[name]
+
+    def _parts_for(self, purpose: str, task: str | AbstractTask | None = None) -> Compiled:
+        """Compiled once per purpose and name: "explore" as in training, "predict" for a task, "uncertainty" for σ."""
+        name = purpose if task is None else f"{purpose} {task}" if isinstance(task, str) else None
+        if name in self._compiled:
+            return self._compiled[name]
+        task = self.downstream_task(task) if isinstance(task, str) else task
+        purposes = {"explore": self.parts.exploration, "predict": greedy(), "uncertainty": unsupervised()}
+        setting = self.setting
+        if purpose == "predict" and isinstance(setting, Unsupervised):
+            setting = setting.base
+        learner, controller = self.parts.learner, self.parts.controller
+        compiled = Compiled.of(self.envs, learner, purposes[purpose], controller, setting, task)
+        if name is not None:
+            self._compiled[name] = compiled
+        return compiled
 
     def _imagine(self, compiled: Compiled, row: int | None = None, copies: int = 1):
         """The newest posterior, fitted to all data, as an MDP: for all seeds, or `copies` of one row."""
@@ -327,11 +390,16 @@ def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Ag
     for name in settings:
         if name not in run_fields | explore_fields | own_fields:
             raise nearest(name, run_fields | explore_fields | own_fields, "setting", see="help(sombrl.make)")
-    explore = dataclasses.replace(config.explore, **{k: v for k, v in settings.items() if k in explore_fields})
-    own = {}
-    for name in own_fields & set(settings):
-        value = settings[name]
-        own[name] = dataclasses.replace(getattr(config, name), **value) if isinstance(value, dict) else value
+
+    def chosen(part: Any, names: set[str]) -> dict[str, Any]:
+        given = {name: settings[name] for name in names & set(settings)}
+        return {
+            name: dataclasses.replace(getattr(part, name), **value) if isinstance(value, dict) else value
+            for name, value in given.items()
+        }
+
+    explore = dataclasses.replace(config.explore, **chosen(config.explore, explore_fields))
+    own = chosen(config, own_fields)
     run_settings = {name: settings[name] for name in run_fields & set(settings)}
     if isinstance(env, str):
         run_settings["env"] = env
@@ -344,6 +412,13 @@ def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Ag
 def GPICEM(env: Any, **settings: Any) -> Agent:
     """GP dynamics planned with iCEM; see `make` for the settings."""
     return make("gp-icem", env, **settings)
+
+
+def _paid(task: AbstractTask, chunk: Chunk) -> np.ndarray:
+    """What `task` pays for the decisions of a chunk, [seeds]."""
+    rows = chunk.transitions
+    rewards = jax.vmap(jax.vmap(task.reward))(rows.obs, rows.action, rows.next_obs)
+    return np.sum(np.asarray(rewards, np.float64) * chunk.valid, axis=1)
 
 
 class _Silent:

@@ -25,7 +25,8 @@ USAGE = """usage: sombrl COMMAND ...
   eval RUN          returns of the trained agent   sombrl eval runs/p --episodes 10 --video swing.gif
   plot RUN...       learning curves as a picture   sombrl plot runs/p runs/q
   export RUN...     metrics of runs as one CSV     sombrl export runs/p --out results/pendulum.csv
-  list WHAT         algorithms, explorations, envs or presets
+  experiment NAME   the paper's experiments         sombrl experiment gp-episodic --scale small
+  list WHAT         algorithms, explorations, envs, presets or experiments
   check-env ENV     whether an environment will work, and what to mend
   doctor            whether this machine is set up well
   demo              optimistic against greedy on sparse MountainCar, in a few minutes
@@ -47,6 +48,7 @@ class Output:
 
 def train(argv: list[str]) -> None:
     """Sombrl train ALGORITHM [options]."""
+    from sombrl.evaluation import evaluate_run
     from sombrl.train import train as train_run
 
     algorithms = ", ".join(ALGORITHMS)
@@ -84,6 +86,9 @@ def train(argv: list[str]) -> None:
         checkpoint_every=output.checkpoint_every,
         tensorboard=output.tensorboard,
     )
+    for task in run_config.downstream:
+        print()
+        evaluate_run(out, episodes=10, task=task)
     print(f"done: {out}  (sombrl eval {out} · sombrl plot {out})")
 
 
@@ -119,6 +124,7 @@ def evaluate(argv: list[str]) -> None:
         run: Annotated[Path, tyro.conf.Positional],
         episodes: int = 10,
         explore: bool = False,
+        task: str | None = None,
         video: Path | None = None,
     ) -> None:
         """Returns of the trained agent on episodes it has never seen.
@@ -127,9 +133,10 @@ def evaluate(argv: list[str]) -> None:
             run: The run's folder.
             episodes: Episodes per seed.
             explore: Plan with the exploration strategy of the run; default: for the task alone, by the mean.
+            task: Plan for this downstream task of the environment instead of its own, and be paid for it.
             video: Also film the first seed's first episode (.gif or .mp4).
         """
-        evaluate_run(run, episodes=episodes, explore=explore, video=video)
+        evaluate_run(run, episodes=episodes, explore=explore, task=task, video=video)
 
     _call(options, argv, "sombrl eval")
 
@@ -167,9 +174,48 @@ def export(argv: list[str]) -> None:
     _call(options, argv, "sombrl export")
 
 
+def experiment(argv: list[str]) -> None:
+    """Sombrl experiment NAME [options]."""
+    from sombrl.experiments import EXPERIMENTS, redraw, run_experiment
+    from sombrl.experiments import SCALES as scales
+
+    def options(
+        name: Annotated[str, tyro.conf.Positional],
+        scale: Annotated[str, tyro.conf.arg(metavar="|".join(scales))] = "small",
+        out: Path = Path("results"),
+        runs: Path = Path("runs/experiments"),
+        cells: str = "*",
+        redraw_only: Annotated[bool, tyro.conf.arg(name="redraw")] = False,
+    ) -> None:
+        """One of the paper's experiments: a table, its manifest and a figure, in OUT/NAME/SCALE.csv, .json and .png.
+
+        Run the same command again after a stop: finished cells are kept, the broken one goes on. Processes with
+        different --cells may work side by side.
+
+        Args:
+            name: Its name; `sombrl list experiments` has them.
+            scale: smoke runs in a minute or two and shows nothing; small is for two CPU cores; paper has the paper's
+                numbers.
+            out: Where the results go.
+            runs: Where the runs of its cells are kept.
+            cells: Only cells whose name matches one of these comma-separated shell patterns.
+            redraw_only: Only draw the figure again, from the CSV that is there.
+        """
+        if name not in EXPERIMENTS:
+            raise nearest(name, EXPERIMENTS, "experiment")
+        if redraw_only:
+            print(f"wrote {redraw(EXPERIMENTS[name], scale, out=out)}")
+            return
+        command = ["sombrl", "experiment", *argv]
+        run_experiment(EXPERIMENTS[name], scale, out=out, runs=runs, pattern=cells, command=command)
+
+    _call(options, argv, "sombrl experiment")
+
+
 def list_names(argv: list[str]) -> None:
     """Sombrl list WHAT."""
     from sombrl.envs.registry import list_envs
+    from sombrl.experiments import EXPERIMENTS
     from sombrl.exploration.strategies import STRATEGIES
 
     tables: dict[str, Callable[[], list[tuple[str, str]]]] = {
@@ -177,6 +223,7 @@ def list_names(argv: list[str]) -> None:
         "explorations": lambda: [(name, (make.__doc__ or "").strip()) for name, make in STRATEGIES.items()],
         "envs": list_envs,
         "presets": lambda: [(name, str(preset)) for name, preset in PRESETS.items()],
+        "experiments": lambda: [(name, f"{e.summary} ({e.figure})") for name, e in EXPERIMENTS.items()],
     }
     what = argv[0] if argv else ""
     if what in ("", "-h", "--help"):
@@ -252,6 +299,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "eval": evaluate,
     "plot": plot,
     "export": export,
+    "experiment": experiment,
     "list": list_names,
     "check-env": check_env,
     "doctor": doctor,

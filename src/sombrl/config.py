@@ -6,7 +6,7 @@ import typing
 from typing import Any, Literal
 
 from sombrl.records import SombrlError
-from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Setting
+from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Setting, Unsupervised, UpdateRule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,16 +23,26 @@ class RunConfig:
     """K of the cost K‖u‖₂ charged for the physical action on every frame."""
     episode_length: int | None = None
     """Decisions per episode; default: the environment's own limit."""
-    setting: Literal["finite-horizon", "discounted", "non-episodic"] = "finite-horizon"
-    """Episodes of fixed length; discounted ones that grow; or one trajectory that is never reset."""
+    setting: Literal["finite-horizon", "discounted", "non-episodic", "unsupervised"] = "finite-horizon"
+    """Episodes of fixed length; discounted ones that grow; one trajectory that is never reset; or episodes of
+    exploring for its own sake, before the tasks of --downstream."""
+    downstream: tuple[str, ...] = ()
+    """Unsupervised: tasks to plan for afterwards, zero-shot (an unknown name lists those of the environment)."""
     discount: float = 0.99
     """γ of the discounted setting."""
     growing_horizon: bool = True
     """Discounted: episodes of T(n) = -ln n/ln γ decisions (the theory's), or all of the full length."""
+    horizon_floor: int = 10
+    """Discounted: the shortest of the growing episodes (T(1) would be 0)."""
     update_every: int = 10
-    """Non-episodic: decisions between updates of the model."""
-    one_bit: bool = False
-    """Non-episodic: update as soon as the model would have learned one bit, at the latest after update_every."""
+    """Non-episodic: decisions between updates of the model; the most of them for the other rules."""
+    update_rule: UpdateRule = "fixed"
+    """Non-episodic: every update_every decisions; once the model would have learned one bit (the proofs); or once
+    the sum of ‖σ‖ exceeds update_threshold (the paper's main text)."""
+    update_threshold: float = 1.0
+    """Non-episodic: that C, in normalised units."""
+    update_minimum: int = 1
+    """Non-episodic: never sooner than this (the Lyapunov constant's: sombrl.theory.lyapunov_minimum)."""
     episodes: int = 10
     """Episodes per seed; non-episodic: updates."""
     seed: int = 0
@@ -47,6 +57,8 @@ class RunConfig:
                 raise SombrlError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}.")
         if self.seed < 0:
             raise SombrlError(f"--seed must be at least 0, not {self.seed}.")
+        if self.downstream and self.setting != "unsupervised":
+            raise SombrlError("--downstream tasks come after exploring without one: use --setting unsupervised.")
         self.make_setting(episode_length=1)  # refuses an impossible γ or update_every now
 
     @property
@@ -58,9 +70,11 @@ class RunConfig:
         """The setting, for an environment with episodes of that length."""
         match self.setting:
             case "non-episodic":
-                return NonEpisodic(self.update_every, self.one_bit)
+                return NonEpisodic(self.update_every, self.update_rule, self.update_threshold, self.update_minimum)
             case "discounted":
-                return Discounted(self.discount, episode_length, growing=self.growing_horizon)
+                return Discounted(self.discount, episode_length, self.horizon_floor, self.growing_horizon)
+            case "unsupervised":
+                return Unsupervised(FiniteHorizon(episode_length))
             case _:
                 return FiniteHorizon(episode_length)
 

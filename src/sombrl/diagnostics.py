@@ -36,6 +36,7 @@ def diagnose(
     return {
         "explore/bonus_weight": mdp.bonus_weight,
         "explore/mean_std": mean(sigma),
+        "explore/uncertainty": jnp.sum(weight * sigma),
         "explore/bonus_share": share,
         "model/nll": mean(jnp.mean(nll, axis=1)),
         "model/rmse": jnp.sqrt(mean(jnp.mean(error**2, axis=1))),

@@ -19,11 +19,13 @@ from sombrl.video import check_video, write_video
 BOOTSTRAP_DRAWS = 10_000
 
 
-def evaluate_run(run: Path, *, episodes: int, explore: bool, video: Path | None) -> None:
+def evaluate_run(
+    run: Path, *, episodes: int, explore: bool = False, task: str | None = None, video: Path | None = None
+) -> None:
     """Print the returns of `episodes` episodes per seed and add them to the run's eval.json.
 
-    Plans for the task alone under the mean model, or with the run's strategy when `explore`. With `video`,
-    the first seed's first episode is filmed.
+    Plans for the task alone under the mean model (a downstream `task`, or the environment's own), or with the run's
+    strategy when `explore`. With `video`, the first seed's first episode is filmed.
     """
     if episodes < 1:
         raise SombrlError(f"--episodes must be at least 1, not {episodes}.")
@@ -36,14 +38,14 @@ def evaluate_run(run: Path, *, episodes: int, explore: bool, video: Path | None)
         print(note, file=sys.stderr)
     camera = None if video is None else _Camera(agent)
 
-    returns = agent.evaluate(episodes, explore=explore, on_step=camera)
-    planner = (
-        f"with the {agent.config.explore.explore} strategy, as in training"
-        if explore
-        else "for the task alone, by the mean model"
-    )
+    returns = agent.evaluate(episodes, explore=explore, task=task, on_step=camera)
+    planner = "for the task alone, by the mean model"
+    if explore:
+        planner = f"with the {agent.config.explore.explore} strategy, as in training"
+    elif task is not None:
+        planner = f"for the task {task}, zero-shot, by the mean model"
     print(table(agent, returns, planner))
-    _extend(record_path, _record(agent, returns, explore, planner))
+    _extend(record_path, _record(agent, returns, explore, task, planner))
     print(f"added to {record_path}")
     if video is not None and camera is not None:
         # 30 frames of the world a second, and not so few pictures that a film becomes a slide show.
@@ -108,12 +110,13 @@ class _Camera:
             self.frames.append(envs.render(0))
 
 
-def _record(agent: Agent, returns: np.ndarray, explore: bool, planner: str) -> dict[str, Any]:
+def _record(agent: Agent, returns: np.ndarray, explore: bool, task: str | None, planner: str) -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "settings": {
             "episodes": len(returns),
             "explore": explore,
+            "task": task,
             "planner": planner,
             "trained_episodes": agent.iteration,
         },

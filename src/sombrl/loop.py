@@ -16,8 +16,8 @@ from sombrl.diagnostics import diagnose
 from sombrl.dynamics.base import AbstractLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.exploration.base import Exploration, ImaginedMDP
-from sombrl.exploration.bonus import InformationGain
-from sombrl.records import RunFault, SombrlError, Transition
+from sombrl.exploration.bonus import EpistemicNorm, InformationGain
+from sombrl.records import AbstractTask, RunFault, SombrlError, Transition
 from sombrl.replay import Replay
 from sombrl.seeds import over_seeds, role_keys
 from sombrl.settings import Setting
@@ -68,7 +68,7 @@ class Compiled:
     begin_episode: Callable
     improve: Callable
     act: Callable
-    information: Callable
+    gather: Callable
     add: Callable
     diagnose: Callable
 
@@ -79,12 +79,13 @@ class Compiled:
         exploration: Exploration,
         controller: AbstractController,
         setting: Setting,
+        task: AbstractTask | None = None,
     ) -> "Compiled":
-        """Compile the parts for one environment and setting."""
-        spec, known_task = envs.spec, envs.task
+        """Compile the parts for one environment and setting; `task` instead of the environment's own."""
+        spec, known_task, given_task = envs.spec, envs.task, task
 
         def imagine(learner_state, iteration, key):
-            task = learner.task(learner_state) or known_task
+            task = given_task or learner.task(learner_state) or known_task
             assert task is not None, "a learner without a task needs an environment with one"
             return exploration.imagine(
                 learner.dynamics(learner_state),
@@ -93,6 +94,7 @@ class Compiled:
                 action_dim=spec.action_dim,
                 iteration=iteration,
                 discount=setting.discount,
+                task_weight=1.0 if given_task else setting.task_weight,
                 key=key,
             )
 
@@ -104,8 +106,10 @@ class Compiled:
             state = jax.tree.map(lambda new, old: jnp.where(active, new, old), new_state, state)
             return mdp.env_action(action), state
 
-        def information(learner_state, obs, action):
-            return InformationGain()(learner.dynamics(learner_state).predict(obs, action))
+        measure = EpistemicNorm() if setting.rule == "uncertainty" else InformationGain()
+
+        def gather(learner_state, obs, action):
+            return measure(learner.dynamics(learner_state).predict(obs, action))
 
         double = learner.double_precision
         return Compiled(
@@ -116,7 +120,7 @@ class Compiled:
             begin_episode=over_seeds(controller.begin_episode),
             improve=over_seeds(lambda state, mdp, replay, key: controller.improve(state, mdp, replay, key=key)),
             act=over_seeds(act),
-            information=over_seeds(information),
+            gather=over_seeds(gather),
             add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
             diagnose=over_seeds(lambda state, mdp, rows, valid: diagnose(learner.dynamics(state), mdp, rows, valid)),
         )
@@ -204,7 +208,7 @@ def collect(
     action = np.zeros((num_seeds, setting.longest, spec.action_dim), np.float32)
     reward = np.zeros((num_seeds, setting.longest))
     terminated, truncated, valid = np.zeros((3, num_seeds, setting.longest), bool)
-    information = np.zeros(num_seeds)
+    gathered = np.zeros(num_seeds)  # since the last update
 
     if start is None:
         start = envs.reset(iteration)
@@ -225,11 +229,11 @@ def collect(
                 f"{spec.name} terminated, and the non-episodic setting never resets: choose a variant that goes on "
                 "(such as mountain-car), wrap the environment so that it does, or use another --setting."
             )
-        if np.isfinite(setting.information_limit):
-            gained = compiled.information(learner_state, now, jnp.asarray(action[:, t]))
-            information += np.where(active, np.asarray(gained), 0.0)
-        learned_enough = (information > setting.information_limit) & (t + 1 >= setting.minimum)
-        active = active & ~step.terminated & ~step.truncated & ~learned_enough
+        if setting.rule != "fixed":
+            gained = compiled.gather(learner_state, now, jnp.asarray(action[:, t]))
+            gathered += np.where(active, np.asarray(gained), 0.0)
+        enough = np.array([setting.update_due(amount, t + 1) for amount in gathered.tolist()])
+        active = active & ~step.terminated & ~step.truncated & ~enough
         on_decision(t, length)
         if not active.any():
             break

@@ -10,6 +10,7 @@ LISTINGS = {
     "algorithm": "sombrl list algorithms",
     "exploration": "sombrl list explorations",
     "preset": "sombrl list presets",
+    "experiment": "sombrl list experiments",
 }
 """The command that lists each kind of thing."""
 

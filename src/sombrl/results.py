@@ -1,10 +1,15 @@
 """Metrics as one long table for the results/ folder: a row per run, seed, iteration and metric."""
 
+import contextlib
 import csv
+import dataclasses
 import io
+import math
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from sombrl.checkpoint import write_synced
+from sombrl.checkpoint import sync_folder, write_synced
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs import RunFolder
 
@@ -43,3 +48,72 @@ def export_runs(runs: list[Path], out: Path, experiment: str) -> Path:
     except OSError as error:
         raise RunFault(f"cannot write {out}: {error.strerror or error}.") from error
     return out
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One number of an experiment; the fields are COLUMNS."""
+
+    experiment: str
+    method: str
+    env: str
+    setting: str
+    seed: int
+    metric: str
+    env_frames: int
+    decisions: int
+    value: float
+
+
+def rows_text(rows: Iterable[Row]) -> str:
+    """The table as CSV. A number is written so that reading it gives the same float again."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    table.writerows(dataclasses.astuple(row) for row in rows)
+    return text.getvalue()
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The table of a CSV file; refuses, naming the line, what is no such table."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        raise SombrlError(f"there is no {path}.") from None
+    except OSError as error:
+        raise RunFault(f"cannot read {path}: {error.strerror or error}.") from error
+    except UnicodeDecodeError:
+        raise SombrlError(f"{path} is no text; a table of results has the columns {', '.join(COLUMNS)}.") from None
+    lines = csv.reader(io.StringIO(text))
+    if tuple(next(lines, ())) != COLUMNS:
+        raise SombrlError(f"{path} is no table of results: its first line must be {','.join(COLUMNS)}.")
+    rows = []
+    for line in lines:
+        try:
+            experiment, method, env, setting, seed, metric, frames, decisions, value = line
+            row = Row(experiment, method, env, setting, int(seed), metric, int(frames), int(decisions), float(value))
+        except ValueError:
+            raise SombrlError(
+                f"line {lines.line_num} of {path} is damaged: make the file again, or take it from where it came."
+            ) from None
+        if not math.isfinite(row.value):
+            raise SombrlError(f"line {lines.line_num} of {path} has no finite value.")
+        rows.append(row)
+    if not text.endswith("\n"):
+        raise SombrlError(f"{path} ends in the middle of a line: make the file again, or take it from where it came.")
+    return rows
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file aside and rename it: it is there complete, as it was, or not at all."""
+    aside = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_synced(aside, content.encode() if isinstance(content, str) else content)
+        os.replace(aside, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise RunFault(f"cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        with contextlib.suppress(OSError):  # it was renamed, or the folder is none
+            aside.unlink()

@@ -46,7 +46,7 @@ class RunFolder:
         try:
             texts = {
                 "config.json": json.dumps(config, indent=2),
-                "manifest.json": json.dumps(_manifest(command), indent=2),
+                "manifest.json": json.dumps(provenance(command), indent=2),
             }
         except (TypeError, ValueError) as error:
             raise SombrlError(f"the run's configuration must be JSON: {error}.") from error
@@ -227,7 +227,7 @@ def _strict(value: Any) -> Any:
     return value
 
 
-def _manifest(command: list[str]) -> dict:
+def provenance(command: list[str]) -> dict:
     """What one needs to know to run it again and get the same numbers."""
     device = jax.devices()[0]
     return {

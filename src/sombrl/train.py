@@ -33,7 +33,7 @@ def train(
     """Start a run in the new folder `out` and see it through."""
     agent = Agent(algorithm, config, run_config)  # before the folder: bad settings leave nothing behind
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
-    return _drive(agent, folder, run_config.episodes, checkpoint_every, tensorboard, hook, resumed=False)
+    return drive(agent, folder, run_config.episodes, checkpoint_every, tensorboard, hook, resumed=False)
 
 
 def resume(path: Path, *, episodes: int | None = None, checkpoint_every: int = 1, tensorboard: bool = True) -> Agent:
@@ -48,10 +48,10 @@ def resume(path: Path, *, episodes: int | None = None, checkpoint_every: int = 1
         raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
     if until <= agent.iteration:
         raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
-    return _drive(agent, folder, until, checkpoint_every, tensorboard, lambda agent, report: None, resumed=True)
+    return drive(agent, folder, until, checkpoint_every, tensorboard, lambda agent, report: None, resumed=True)
 
 
-def _drive(
+def drive(
     agent: Agent,
     folder: RunFolder,
     until: int,
@@ -64,7 +64,7 @@ def _drive(
     if checkpoint_every < 1:
         raise SombrlError(f"--checkpoint-every must be at least 1, not {checkpoint_every}.")
     saved = agent.iteration if resumed else None
-    with folder.lock(), _terminate_as_interrupt():
+    with folder.lock(), terminate_as_interrupt():
         folder.truncate(agent.iteration)
         frames = max((row["env_frames"] for row in folder.rows()), default=0)
         sink = TensorBoardSink(folder.tensorboard, agent.seeds, frames if resumed else None) if tensorboard else None
@@ -99,7 +99,7 @@ class Interrupted(Exception):
     """Stopped from outside; everything up to the last finished iteration is saved."""
 
 
-class _terminate_as_interrupt:
+class terminate_as_interrupt:
     """SIGTERM (a scheduler's preemption) ends a run as Ctrl-C does."""
 
     def __enter__(self):

@@ -15,6 +15,7 @@ from sombrl.dynamics.gp_posterior import Pivots, condition, log_marginal_likelih
 from sombrl.dynamics.kernels import KERNELS, cosine_of_turns, draw_prior, matern52, rbf
 from sombrl.records import SombrlError, Transition
 from sombrl.replay import Replay
+from sombrl.theory import projected_mean
 from tests.dynamics.data import exact, fit, learner, normalised, predict, replay_of, wave
 
 TRAIN, TEST = wave(60), wave(40, seed=1)
@@ -114,6 +115,43 @@ def test_too_small_a_rank_errs_towards_uncertainty():
     _, exact_std = exact(state, rows, TEST)
     assert np.min(std - exact_std) > -5e-3
     assert float(metrics["model/unexplained"]) > 0.1
+
+
+def test_a_norm_bound_plans_with_the_projected_mean():
+    """fₙ in the features of the pivots against the QCQP in the coefficients of all data (theory.projected_mean)."""
+    gp = learner(fit_steps=0, noise_std=0.3, tolerance=1e-8, norm_bound=1.5)
+    state, _ = fit(gp, replay_of(TRAIN))
+    mean, std = normalised(state, predict(gp.dynamics(state), TEST.obs, TEST.action), TEST)
+    free, _ = fit(learner(fit_steps=0, noise_std=0.3, tolerance=1e-8), replay_of(TRAIN))
+    _, free_std = normalised(free, predict(gp.dynamics(free), TEST.obs, TEST.action), TEST)
+    np.testing.assert_allclose(std, free_std, atol=1e-5)  # only the mean moves
+    with jax.enable_x64(True):
+
+        def inputs(rows):
+            x = jnp.concatenate([rows.obs, rows.action], 1).astype(jnp.float64)
+            return (x - state.inputs.mean[None]) / state.inputs.std[None]
+
+        change = TRAIN.next_obs.astype(jnp.float64) - TRAIN.obs.astype(jnp.float64)
+        y = (change - state.outputs.mean[None]) / state.outputs.std[None]
+        for j in range(2):
+            expected = projected_mean(KERNELS["rbf"], inputs(TRAIN), y[:, j], 0.3, 1.5)
+            np.testing.assert_allclose(mean[:, j], np.asarray(jax.vmap(expected)(inputs(TEST))), atol=2e-4)
+            unbounded = projected_mean(KERNELS["rbf"], inputs(TRAIN), y[:, j], 0.3, jnp.inf)
+            gap = np.abs(np.asarray(jax.vmap(unbounded)(inputs(TEST))) - mean[:, j]).max()
+            assert gap > 0.1  # the bound was felt
+
+
+def test_without_normalisation_the_kernel_is_physical():
+    gp = learner(fit_steps=0, normalise=False, lengthscale=1.3, noise_std=0.05, tolerance=1e-8)
+    state, _ = fit(gp, replay_of(TRAIN))
+    prediction = predict(gp.dynamics(state), TEST.obs, TEST.action)
+    oracle = GaussianProcessRegressor(RBF(1.3), alpha=0.05**2, optimizer=None)
+    rows, queries = (np.concatenate([r.obs, r.action], 1).astype(np.float64) for r in (TRAIN, TEST))
+    oracle.fit(rows, np.asarray(TRAIN.next_obs - TRAIN.obs, np.float64))
+    mean, std = oracle.predict(queries, return_std=True)
+    np.testing.assert_allclose(np.asarray(prediction.mean - TEST.obs), mean, atol=2e-4)
+    np.testing.assert_allclose(np.asarray(prediction.epistemic_std), std, atol=2e-3)
+    assert np.array_equal(prediction.scale, np.ones_like(prediction.scale))
 
 
 def test_std_never_rises_when_a_point_is_added():
@@ -321,6 +359,8 @@ def test_vmap_equals_a_loop():
         ("noise_std", float("nan")),
         ("lengthscale", -1.0),
         ("fit_learning_rate", 0.0),
+        ("norm_bound", 0.0),
+        ("norm_bound", -1.0),
     ],
 )
 def test_impossible_settings_are_refused_in_a_sentence(setting, value):
@@ -353,6 +393,8 @@ CHANGED = {
     "fit_learning_rate": 0.01,
     "refit_every": 2,
     "draw_features": 32,
+    "norm_bound": 0.1,
+    "normalise": False,
 }
 
 

@@ -12,6 +12,7 @@ from sombrl.exploration import (
     Constant,
     DrawnOnce,
     EpistemicNorm,
+    Exponential,
     Hallucinated,
     InformationGain,
     Linear,
@@ -22,6 +23,7 @@ from sombrl.exploration import (
 )
 from sombrl.exploration.config import ExploreConfig
 from sombrl.records import Prediction, SombrlError
+from sombrl.settings import FiniteHorizon
 from tests.dynamics.data import fit, learner, replay_of, wave
 
 PREDICTION = Prediction(
@@ -54,11 +56,13 @@ def test_information_gain_is_that_of_a_linear_gaussian_model(x64):
     np.testing.assert_allclose(float(InformationGain()(prediction)), np.log(before / after), rtol=1e-6)
 
 
-def test_schedules():
-    n = jnp.arange(5, dtype=jnp.int32)
-    assert np.allclose(jax.vmap(Linear(10.0, 2.0, 4))(n), [10, 8, 6, 4, 2])
-    assert float(Linear(10.0, 2.0, 4)(jnp.asarray(99, jnp.int32))) == 2.0
-    assert np.allclose(jax.vmap(Constant(3.0))(n), 3.0)
+def test_schedules(dynamics):
+    def values(weight, *iterations):
+        return [float(weight(jnp.asarray(n, jnp.int32), dynamics)) for n in iterations]
+
+    assert np.allclose(values(Linear(10.0, 2.0, 4), 0, 1, 2, 3, 4, 99), [10, 8, 6, 4, 2, 2])
+    assert np.allclose(values(Exponential(8.0, 0.5, 4), 0, 1, 2, 3, 4, 99), [8, 4, 2, 1, 0.5, 0.5])
+    assert np.allclose(values(Constant(3.0), 0, 7), 3.0)
 
 
 def test_propagations_are_their_formulas(dynamics, key):
@@ -117,7 +121,7 @@ def test_a_model_that_does_not_fit_is_refused_with_the_remedy(propagation, key):
     ],
 )
 def test_the_table_of_strategies(name, propagation, bonus, extra, task_weight, stochastic):
-    strategy = ExploreConfig(explore=name).build()
+    strategy = ExploreConfig(explore=name).build(FiniteHorizon(5), 3)
     assert isinstance(strategy.propagation, propagation) and isinstance(strategy.bonus, bonus)
     assert strategy.propagation.extra_actions(2) == extra
     assert strategy.task_weight == task_weight
@@ -131,7 +135,12 @@ def test_the_table_of_strategies(name, propagation, bonus, extra, task_weight, s
         ({"explore": "optimstic"}, 'did you mean "optimistic"'),
         ({"bonus_weight": -1.0}, "--bonus-weight must be a finite number of at least 0"),
         ({"bonus_weight": float("nan")}, "--bonus-weight"),
-        ({"bonus_weight_end": -0.5}, "--bonus-weight-end"),
+        ({"bonus_weight_end": -0.5, "schedule": "linear"}, "--bonus-weight-end"),
+        ({"bonus_weight_end": 0.5}, "does nothing with --schedule constant"),
+        ({"schedule": "linear"}, "needs --bonus-weight-end"),
+        ({"schedule": "exponential", "bonus_weight_end": 0.0}, "never gets to or from 0"),
+        ({"schedule": "theoretical", "bonus": "information-gain"}, "--bonus norm"),
+        ({"schedule": "theoretical", "sigma_units": "physical"}, "--sigma-units normalised"),
         ({"bonus_weight_steps": 0}, "--bonus-weight-steps"),
         ({"beta": float("inf")}, "--beta"),
     ],

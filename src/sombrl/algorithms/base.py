@@ -6,9 +6,9 @@ from typing import Any
 
 from sombrl.controllers.base import AbstractController
 from sombrl.dynamics.base import AbstractLearner
-from sombrl.envs.base import EnvSpec
+from sombrl.envs.base import AbstractEnvs
 from sombrl.exploration.base import Exploration
-from sombrl.records import AbstractTask
+from sombrl.settings import Setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Parts:
     capacity: int  # rows of replay per seed
 
 
-Build = Callable[[Any, EnvSpec, AbstractTask | None], Parts]
-"""config × environment → parts; the task is None when the environment's reward is not known."""
+Build = Callable[[Any, AbstractEnvs, Setting], Parts]
+"""config × environment × setting → parts; `envs.task` is None when the environment's reward is not known."""
 
 
 @dataclasses.dataclass(frozen=True)

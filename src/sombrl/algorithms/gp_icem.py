@@ -9,10 +9,14 @@ from sombrl.algorithms.base import Algorithm, Parts
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.icem import ICEM, ICEMConfig, cem
 from sombrl.controllers.mppi import MPPI, MPPIConfig
+from sombrl.dynamics.base import AbstractLearner
 from sombrl.dynamics.gp import GPConfig, GPLearner
-from sombrl.envs.base import ENDLESS, EnvSpec
+from sombrl.dynamics.true import TrueLearner
+from sombrl.envs.base import ENDLESS, AbstractEnvs
+from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.exploration.config import ExploreConfig
-from sombrl.records import AbstractTask, SombrlError
+from sombrl.records import SombrlError
+from sombrl.settings import Setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +24,8 @@ class GPICEMConfig:
     """Exact Gaussian-process dynamics, model-predictive control with iCEM."""
 
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=ExploreConfig)
+    model: Literal["gp", "true"] = "gp"
+    """What is planned with. true: sombrl's own world itself, nothing learned; its return is the reference J(π*)."""
     reward: Literal["auto", "known", "learned"] = "auto"
     """Plan with the environment's own reward and termination, or with learned ones; auto: known where it is."""
     controller: Literal["icem", "cem", "mppi"] = "icem"
@@ -29,8 +35,9 @@ class GPICEMConfig:
     mppi: MPPIConfig = dataclasses.field(default_factory=MPPIConfig)
 
 
-def build(config: GPICEMConfig, spec: EnvSpec, task: AbstractTask | None) -> Parts:
-    """The parts for one environment."""
+def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
+    """The parts for one environment and setting."""
+    spec, task = envs.spec, envs.task
     if config.reward == "known" and task is None:
         raise SombrlError(f"the reward of {spec.name} is not known to sombrl: use --reward learned (or auto).")
     if ENDLESS > spec.episode_length > config.gp.capacity:
@@ -39,9 +46,18 @@ def build(config: GPICEMConfig, spec: EnvSpec, task: AbstractTask | None) -> Par
             "raise --gp.capacity, or shorten the episode with --episode-length or --action-repeat."
         )
     learn_task = config.reward == "learned" or task is None
+    learner: AbstractLearner = GPLearner(spec.obs_dim, spec.action_dim, learn_task, config.gp)
+    if config.model == "true":
+        if not isinstance(envs, JaxEnvs):
+            raise SombrlError(
+                f"--model true needs one of sombrl's own worlds (`sombrl list envs`): {spec.name} is not one."
+            )
+        learner = TrueLearner(envs.world, spec.action_repeat)
+    if config.explore.schedule == "theoretical" and config.gp.kernel == "linear":
+        raise SombrlError("--schedule theoretical needs a bounded kernel: use --gp.kernel rbf or matern52.")
     return Parts(
-        learner=GPLearner(spec.obs_dim, spec.action_dim, learn_task, config.gp),
-        exploration=config.explore.build(),
+        learner=learner,
+        exploration=config.explore.build(setting, spec.obs_dim),
         controller=_controller(config),
         capacity=config.gp.capacity,
     )

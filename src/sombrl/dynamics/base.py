@@ -65,6 +65,18 @@ class AbstractDrawable(eqx.Module):
         """One function from the posterior, itself a dynamics with zero epistemic std."""
 
 
+class AbstractInformed(eqx.Module):
+    """A posterior that knows how much its data have told it; the theoretical λₙ needs it."""
+
+    @abc.abstractmethod
+    def information_gain(self) -> Float[Array, " state"]:
+        """½ log det(I + K/s²) of the data, per coordinate."""
+
+    @abc.abstractmethod
+    def noise_std(self) -> Float[Array, " state"]:
+        """s, per coordinate, in normalised units."""
+
+
 class AbstractLearner(eqx.Module):
     """The recipe that turns replay into a posterior. Its state holds hyperparameters, optimiser and normaliser."""
 

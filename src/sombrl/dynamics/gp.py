@@ -14,7 +14,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from sombrl.dynamics.base import AbstractDrawable, AbstractLearner, AbstractVectorDynamics
+from sombrl.dynamics.base import AbstractDrawable, AbstractInformed, AbstractLearner, AbstractVectorDynamics
 from sombrl.dynamics.gp_posterior import Pivots, Posterior, condition, log_marginal_likelihood
 from sombrl.dynamics.kernels import KERNELS, AbstractPriorDraw, KernelName, draw_prior
 from sombrl.records import AbstractTask, Prediction, SombrlError
@@ -52,6 +52,11 @@ class GPConfig:
     """Iterations between refits of hyperparameters and normaliser; in between, data are only appended."""
     draw_features: int = 256
     """Cosines of a function drawn for Thompson sampling."""
+    norm_bound: float | None = None
+    """If given, plan with fₙ, the function of RKHS norm at most this that is nearest to the mean, per coordinate and
+    in normalised units (the paper's sub-Gaussian setting)."""
+    normalise: bool = True
+    """False: data as they are, for a kernel known in physical units."""
 
     def __post_init__(self):
         """Refuse numbers that cannot work."""
@@ -63,6 +68,8 @@ class GPConfig:
         for name in ("tolerance", "noise_std", "lengthscale", "lengthscale_prior_std", "fit_learning_rate"):
             if not getattr(self, name) > 0:  # NaN fails too
                 raise SombrlError(f"--gp.{name.replace('_', '-')} must be positive, not {getattr(self, name)}.")
+        if self.norm_bound is not None and not self.norm_bound > 0:
+            raise SombrlError(f"--gp.norm-bound, B in ‖f‖_k <= B, must be positive, not {self.norm_bound}.")
         if self.kernel not in KERNELS:
             raise SombrlError(f"--gp.kernel must be one of {', '.join(KERNELS)}, not {self.kernel!r}.")
 
@@ -111,6 +118,7 @@ class GPFunction(eqx.Module):
     whitener: Float[Array, "output rank rank"]  # for draws only: φ(z) = whitener @ k(centers, z)
     weight_mean: Float[Array, "output rank"]
     weight_factor: Float[Array, "output rank rank"]
+    information_gain: Float[Array, " output"]  # ½ log det(I + K/s²)
     kernel: str = eqx.field(static=True)
 
     def kernel_rows(self, z: Float[Array, " input"], output: int):
@@ -143,7 +151,7 @@ class GPState(eqx.Module):
     fits: Int[Array, ""]
 
 
-class GPDynamics(AbstractVectorDynamics, AbstractDrawable):
+class GPDynamics(AbstractVectorDynamics, AbstractDrawable, AbstractInformed):
     """x' = x + GP(x, u), one GP per coordinate."""
 
     function: GPFunction
@@ -161,6 +169,14 @@ class GPDynamics(AbstractVectorDynamics, AbstractDrawable):
             aleatoric_std=self.function.noise_std[: self.state_dim] * scale,
             scale=scale,
         )
+
+    def information_gain(self) -> Float[Array, " state"]:
+        """½ log det(I + K/s²) of the data, per coordinate."""
+        return self.function.information_gain[: self.state_dim]
+
+    def noise_std(self) -> Float[Array, " state"]:
+        """s, per coordinate, in normalised units."""
+        return self.function.noise_std[: self.state_dim]
 
     def draw(self, *, key: Key[Array, ""]) -> "DrawnGP":
         """One consistent function: f = f₀ + φᵀ(w - L⁻¹f₀(pivots)) with f₀ from the prior, w from the posterior.
@@ -278,7 +294,9 @@ class GPLearner(AbstractLearner):
         due = (state.fits % self.config.refit_every == 0) | overwritten
 
         def refit(state: GPState) -> GPState:
-            inputs, outputs = Normaliser.of(rows_in, mask), Normaliser.of(rows_out, mask)
+            inputs, outputs = state.inputs, state.outputs
+            if self.config.normalise:
+                inputs, outputs = Normaliser.of(rows_in, mask), Normaliser.of(rows_out, mask)
             x, y = _normalise(rows_in, inputs), _normalise(rows_out, outputs)
             hyperparameters = self._maximise_likelihood(state.hyperparameters, x, y, mask, key)
             pivots = jax.tree.map(jnp.zeros_like, state.pivots)
@@ -288,15 +306,20 @@ class GPLearner(AbstractLearner):
         x, y = _normalise(rows_in, state.inputs), _normalise(rows_out, state.outputs)
         kernel = KERNELS[self.config.kernel]
 
+        # The reward and the termination are no dynamics: no bound.
+        norm_bound = self.config.norm_bound
+        bounds = jnp.where(jnp.arange(self.num_outputs) < self.state_dim, norm_bound or jnp.inf, jnp.inf)
+
         def condition_output(output):
-            log_lengthscale, log_noise_std, targets, pivots = output
+            log_lengthscale, log_noise_std, targets, pivots, bound = output
             scaled = x * jnp.exp(-log_lengthscale)[None, :]
             noise_std = jnp.exp(log_noise_std)
-            return condition(kernel, scaled, targets, mask, noise_std, self.config.tolerance, pivots)
+            bounded = None if norm_bound is None else bound
+            return condition(kernel, scaled, targets, mask, noise_std, self.config.tolerance, pivots, bounded)
 
         hyper = state.hyperparameters
         posterior, pivots, unexplained = jax.lax.map(
-            condition_output, (hyper.log_lengthscale, hyper.log_noise_std, y.T, state.pivots)
+            condition_output, (hyper.log_lengthscale, hyper.log_noise_std, y.T, state.pivots, bounds)
         )
         metrics = {
             "model/information_gain": jnp.sum(posterior.information_gain),
@@ -385,6 +408,7 @@ class GPLearner(AbstractLearner):
             whitener=posterior.whitener,
             weight_mean=posterior.weight_mean,
             weight_factor=posterior.weight_factor,
+            information_gain=posterior.information_gain,
             kernel=self.config.kernel,
         )
         return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), function)

@@ -22,6 +22,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
+from sombrl.theory.rkhs import shrink
+
 
 class Pivots(eqx.Module):
     """Which rows of the data span the Gram matrix, in the order they were chosen."""
@@ -45,7 +47,7 @@ class Posterior(eqx.Module):
 
     centers: Float[Array, "rank input"]  # the pivots, in scaled inputs
     whitener: Float[Array, "rank rank"]  # L⁻¹
-    weight_mean: Float[Array, " rank"]  # A⁻¹Φᵀy
+    weight_mean: Float[Array, " rank"]  # A⁻¹Φᵀy, or that of fₙ
     weight_factor: Float[Array, "rank rank"]  # F with FFᵀ = s²A⁻¹, the posterior covariance of the weights
     explained: Float[Array, "rank rank"]  # V with VᵀV = I - s²A⁻¹, so that σ² = k - ‖Vφ‖²
     information_gain: Float[Array, ""]  # ½ log det(I + ΦΦᵀ/s²)
@@ -72,8 +74,12 @@ def condition(
     noise_std: Float[Array, ""],
     tolerance: float,
     pivots: Pivots,
+    norm_bound: Float[Array, ""] | None = None,
 ) -> tuple[Posterior, Pivots, Float[Array, ""]]:
     """The posterior given the masked rows, keeping `pivots` and adding what new data need.
+
+    With a `norm_bound` B the mean is fₙ, the function of ‖f‖_k <= B nearest to μₙ (theory/rkhs.py): φ is orthonormal
+    in the RKHS, so that ‖φᵀw‖_k = ‖w‖ and the problem is diagonal in the eigenvectors we have anyway.
 
     `tolerance` is the largest unexplained variance left at a data point, as a fraction of the noise variance.
     Returns also the largest one that is in fact left (more than the tolerance only if the rank ran out).
@@ -90,10 +96,13 @@ def condition(
     eigenvalues = jnp.maximum(eigenvalues, 0.0)
     noise_variance = noise_std**2
     moment = vectors.T @ (features.T @ jnp.where(mask, targets, 0.0))
+    mean = moment / (eigenvalues + noise_variance)
+    if norm_bound is not None:
+        mean = shrink(mean, jnp.ones_like(mean), 1.0 + eigenvalues / noise_variance, norm_bound)
     posterior = Posterior(
         centers=jnp.where(used[:, None], inputs[pivots.index], 0.0),
         whitener=whitener,
-        weight_mean=vectors @ (moment / (eigenvalues + noise_variance)),
+        weight_mean=vectors @ mean,
         weight_factor=vectors * jnp.sqrt(noise_variance / (eigenvalues + noise_variance))[None, :],
         explained=jnp.sqrt(eigenvalues / (eigenvalues + noise_variance))[:, None] * vectors.T,
         information_gain=0.5 * jnp.sum(jnp.log1p(eigenvalues / noise_variance)),

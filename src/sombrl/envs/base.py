@@ -2,12 +2,14 @@
 
 import abc
 import dataclasses
+import types
+from collections.abc import Mapping
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from sombrl.records import AbstractTask
+from sombrl.records import AbstractTask, SombrlError
 
 ENDLESS = 1_000_000_000
 """The episode length, in decisions, of an environment without a time limit."""
@@ -22,6 +24,7 @@ class EnvSpec:
     action_dim: int
     episode_length: int  # decisions
     action_repeat: int
+    optimal_average: float | None = None  # the best average reward of a decision, where it is known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +46,8 @@ class AbstractEnvs(abc.ABC):
 
     spec: EnvSpec
     task: AbstractTask | None  # the known reward and termination, or None: then they are learned
+    downstream: Mapping[str, AbstractTask] = types.MappingProxyType({})
+    """Other tasks one may plan for in the same dynamics, by name."""
 
     @abc.abstractmethod
     def reset(self, episode: int) -> np.ndarray:
@@ -100,3 +105,19 @@ class AbstractWorld(eqx.Module):
     @abc.abstractmethod
     def draw(self, state: PyTree, axes) -> None:
         """Draw the state on matplotlib axes."""
+
+    def downstream(self, action_repeat: int) -> dict[str, AbstractTask]:
+        """Other tasks in the same dynamics, by name: none unless the world has some."""
+        return {}
+
+    def optimal_average(self) -> float | None:
+        """The best average reward of a frame that any policy has, if it is known: regret is measured against it."""
+        return None
+
+    def without_noise(self) -> "AbstractWorld":
+        """The same world with its noise off: itself, if it has none."""
+        return self
+
+    def infer(self, obs: Float[Array, " obs"]) -> PyTree:
+        """The state behind an observation, for planning on the true system."""
+        raise SombrlError(f"{type(self).__name__} has no `infer` (observation → state): it cannot be planned on.")

@@ -53,8 +53,11 @@ class JaxEnvs(AbstractEnvs):
         else:
             self._frames = check_count(episode_length, "episode_length") * repeat
         length = -(-self._frames // repeat)  # a last decision may have fewer frames
-        self.spec = EnvSpec(name, world.obs_dim, world.action_dim, length, repeat)
+        optimal = world.optimal_average()
+        optimal = None if optimal is None else repeat * optimal
+        self.spec = EnvSpec(name, world.obs_dim, world.action_dim, length, repeat, optimal)
         self.task = world.task(repeat)
+        self.downstream = world.downstream(repeat)
         if self._cost > 0:
             bound = (self._bound,) * world.action_dim
             self.task = ActionCost(self.task, self._cost, tuple(-b for b in bound), bound, repeat)

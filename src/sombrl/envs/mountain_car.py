@@ -10,11 +10,15 @@ from jaxtyping import Array, Bool, Float, Key
 
 from sombrl.envs.base import AbstractWorld
 from sombrl.envs.guards import check_cost
+from sombrl.envs.noise import Noise
 from sombrl.records import AbstractTask, SombrlError
 
 POWER, GRAVITY = 0.0015, 0.0025
 MIN_POSITION, MAX_POSITION, MAX_SPEED = -1.2, 0.6, 0.07
 GOAL_POSITION, GOAL_VELOCITY, GOAL_REWARD = 0.45, 0.0, 100.0
+LEFT_POSITION = -1.1
+NOISE_UNITS = (0.01, 0.001)  # of x and v
+DOWNSTREAM = ("goal-right", "goal-left")
 
 
 class MountainCar(AbstractWorld):
@@ -23,6 +27,8 @@ class MountainCar(AbstractWorld):
     - `action_cost`: c in 100·[goal] − c u², the goal being x' ≥ 0.45 and v' ≥ 0.
     - `terminates`: False, the paper's variant: the car may stay and earns 100 on every frame there, episodes
       of 200 frames. True, Gymnasium's: the goal ends the episode, at most 999 frames.
+    - `noise`, `noise_std`, `noise_growth`: noise on every frame (noise.py), `noise_std` in units of 0.01 for x and
+      0.001 for v.
     """
 
     obs_dim: ClassVar[int] = 2
@@ -30,9 +36,18 @@ class MountainCar(AbstractWorld):
 
     action_cost: float = eqx.field(static=True)
     terminates: bool = eqx.field(static=True)
+    noise: Noise
 
-    def __init__(self, action_cost: float | int = 0.1, terminates: bool = False):
+    def __init__(
+        self,
+        action_cost: float | int = 0.1,
+        terminates: bool = False,
+        noise: str = "none",
+        noise_std: float | int = 0.0,
+        noise_growth: float | int = 0.0,
+    ):
         self.action_cost = check_cost(action_cost)
+        self.noise = Noise(noise, noise_std, noise_growth)
         if not isinstance(terminates, bool):
             raise SombrlError(f"terminates must be True or False, not {terminates!r}.")
         self.terminates = terminates
@@ -54,7 +69,12 @@ class MountainCar(AbstractWorld):
         force = _force(action)
         velocity = state[1] + POWER * force - GRAVITY * jnp.cos(3.0 * state[0])
         velocity = jnp.clip(velocity, -MAX_SPEED, MAX_SPEED)
-        position = jnp.clip(state[0] + velocity, MIN_POSITION, MAX_POSITION)
+        position = state[0] + velocity
+        if self.noise.kind != "none":
+            push = self.noise(action, 2, key=key)
+            position = position + NOISE_UNITS[0] * push[0]
+            velocity = jnp.clip(velocity + NOISE_UNITS[1] * push[1], -MAX_SPEED, MAX_SPEED)
+        position = jnp.clip(position, MIN_POSITION, MAX_POSITION)
         velocity = jnp.where((position <= MIN_POSITION) & (velocity < 0.0), 0.0, velocity)
         next_state = jnp.stack([position, velocity])
         goal = at_goal(next_state)
@@ -65,9 +85,25 @@ class MountainCar(AbstractWorld):
         """(x, v)."""
         return state
 
+    def without_noise(self) -> "MountainCar":
+        """The same car, undisturbed."""
+        return MountainCar(self.action_cost, self.terminates)
+
+    def infer(self, obs: Float[Array, " obs"]) -> Float[Array, " state"]:
+        """The observation is the state."""
+        return obs
+
     def task(self, action_repeat: int) -> AbstractTask:
         """The known reward and termination on observations."""
         return MountainCarTask(self, action_repeat)
+
+    def downstream(self, action_repeat: int) -> dict[str, AbstractTask]:
+        """Be on the right hill, or on the left one."""
+        return {name: MountainCarGoal(name, action_repeat) for name in DOWNSTREAM}
+
+    def optimal_average(self) -> float | None:
+        """100: beyond x = π/6 gravity itself presses the car to the right wall. Not known with noise or an end."""
+        return None if self.terminates or self.noise.kind != "none" else GOAL_REWARD
 
     def draw(self, state: Float[Array, " state"], axes) -> None:
         """The hill, the goal's flag, and the car along the slope."""
@@ -110,6 +146,26 @@ class MountainCarTask(AbstractTask):
     ) -> Bool[Array, ""]:
         """At the goal, if the world terminates."""
         return at_goal(next_state) & self.world.terminates
+
+
+class MountainCarGoal(AbstractTask):
+    """A task for the car that its world need not pay for: 1 on every frame at x ≥ 0.45, or at x ≤ -1.1."""
+
+    goal: str = eqx.field(static=True)
+    action_repeat: int = eqx.field(static=True)
+
+    def reward(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Float[Array, ""]:
+        """`action_repeat` × whether the next state is there."""
+        there = next_state[0] >= GOAL_POSITION if self.goal == "goal-right" else next_state[0] <= LEFT_POSITION
+        return self.action_repeat * there.astype(next_state.dtype)
+
+    def terminated(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Bool[Array, ""]:
+        """Never."""
+        return jnp.zeros((), bool)
 
 
 def at_goal(state: Float[Array, " state"]) -> Bool[Array, ""]:

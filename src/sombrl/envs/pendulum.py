@@ -10,12 +10,15 @@ from jaxtyping import Array, Bool, Float, Key
 
 from sombrl.envs.base import AbstractWorld
 from sombrl.envs.guards import check_choice, check_cost
+from sombrl.envs.noise import Noise
 from sombrl.envs.tolerance import tolerance
 from sombrl.records import AbstractTask
 
 GRAVITY, MASS, LENGTH, DT = 10.0, 1.0, 1.0, 0.05
 MAX_TORQUE, MAX_SPEED = 2.0, 8.0
 DENSE_COST = 0.001  # Gymnasium's weight of u²
+SPIN_SPEED = 6.0
+DOWNSTREAM = ("swing-up", "keep-down", "spin")
 
 
 class Pendulum(AbstractWorld):
@@ -25,6 +28,8 @@ class Pendulum(AbstractWorld):
     - `reward`: "dense", −(θ² + 0.1 ω² + c u²), or "sparse", upright × slow + c (idle − 1); both judge the
       state *before* the step, as Gymnasium does.
     - `action_cost`: c. Left out, it is Gymnasium's 0.001 for the dense reward and 0 for the sparse one.
+    - `noise`, `noise_std`, `noise_growth`: noise on every frame (noise.py), `noise_std` rad/s on ω and 0.05 of
+      that in rad on θ.
     """
 
     obs_dim: ClassVar[int] = 3
@@ -34,12 +39,22 @@ class Pendulum(AbstractWorld):
     start: str = eqx.field(static=True)
     reward: str = eqx.field(static=True)
     action_cost: float = eqx.field(static=True)
+    noise: Noise
 
-    def __init__(self, start: str = "hanging", reward: str = "dense", action_cost: float | int | None = None):
+    def __init__(
+        self,
+        start: str = "hanging",
+        reward: str = "dense",
+        action_cost: float | int | None = None,
+        noise: str = "none",
+        noise_std: float | int = 0.0,
+        noise_growth: float | int = 0.0,
+    ):
         self.start = check_choice(start, "start", ("hanging", "random"))
         self.reward = check_choice(reward, "reward", ("dense", "sparse"))
         default = DENSE_COST if reward == "dense" else 0.0
         self.action_cost = check_cost(default if action_cost is None else action_cost)
+        self.noise = Noise(noise, noise_std, noise_growth)
 
     def reset(self, *, key: Key[Array, ""]) -> Float[Array, " state"]:
         """θ = π at rest, or θ ~ U(−π, π), ω ~ U(−1, 1)."""
@@ -55,8 +70,13 @@ class Pendulum(AbstractWorld):
         torque = _torque(action)
         acceleration = 1.5 * GRAVITY / LENGTH * jnp.sin(theta) + 3.0 / (MASS * LENGTH**2) * torque
         next_omega = jnp.clip(omega + acceleration * DT, -MAX_SPEED, MAX_SPEED)
+        next_theta = theta + next_omega * DT
+        if self.noise.kind != "none":
+            push = self.noise(action, 2, key=key)
+            next_theta = next_theta + DT * push[0]
+            next_omega = jnp.clip(next_omega + push[1], -MAX_SPEED, MAX_SPEED)
         # Wrapped, unlike Gymnasium's: in float32 an angle that only grows loses its digits in a long run.
-        next_state = jnp.stack([_wrap(theta + next_omega * DT), next_omega])
+        next_state = jnp.stack([_wrap(next_theta), next_omega])
         return next_state, self.judge(_wrap(theta), omega, torque), jnp.zeros((), bool)
 
     def judge(self, theta: Float[Array, ""], omega: Float[Array, ""], torque: Float[Array, ""]) -> Float[Array, ""]:
@@ -72,9 +92,27 @@ class Pendulum(AbstractWorld):
         """(cos θ, sin θ, ω)."""
         return jnp.stack([jnp.cos(state[0]), jnp.sin(state[0]), state[1]])
 
+    def without_noise(self) -> "Pendulum":
+        """The same pendulum, undisturbed."""
+        return Pendulum(self.start, self.reward, self.action_cost)
+
+    def infer(self, obs: Float[Array, " obs"]) -> Float[Array, " state"]:
+        """(θ, ω)."""
+        return jnp.stack([jnp.arctan2(obs[1], obs[0]), obs[2]])
+
     def task(self, action_repeat: int) -> AbstractTask:
         """The known reward on observations."""
         return PendulumTask(self, action_repeat)
+
+    def downstream(self, action_repeat: int) -> dict[str, AbstractTask]:
+        """Balance upright, rest hanging, or turn at 6 rad/s."""
+        return {name: PendulumGoal(name, action_repeat) for name in DOWNSTREAM}
+
+    def optimal_average(self) -> float | None:
+        """Upright and idle: 0, or 1 when the reward is sparse. Not known with noise, which cannot be rested against."""
+        if self.noise.kind != "none":
+            return None
+        return 0.0 if self.reward == "dense" else 1.0
 
     def draw(self, state: Float[Array, " state"], axes) -> None:
         """The rod, its pivot and its bob; a faint circle shows where the bob can be."""
@@ -101,6 +139,33 @@ class PendulumTask(AbstractTask):
         """`action_repeat` × the frame's reward at the state before the step."""
         torque = _torque(action.astype(state.dtype))
         return self.action_repeat * self.world.judge(jnp.arctan2(state[1], state[0]), state[2], torque)
+
+    def terminated(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Bool[Array, ""]:
+        """Never."""
+        return jnp.zeros((), bool)
+
+
+class PendulumGoal(AbstractTask):
+    """A task for the pendulum that its world does not pay for: −(distance² + 0.001 u²) per frame.
+
+    `swing-up` and `keep-down` measure θ² + 0.1 ω² from upright and from hanging, `spin` 0.1 (ω − 6)².
+    """
+
+    goal: str = eqx.field(static=True)
+    action_repeat: int = eqx.field(static=True)
+
+    def reward(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Float[Array, ""]:
+        """`action_repeat` × the frame's reward at the state before the step."""
+        if self.goal == "spin":
+            distance = 0.1 * (state[2] - SPIN_SPEED) ** 2
+        else:
+            side = 1.0 if self.goal == "swing-up" else -1.0
+            distance = jnp.arctan2(side * state[1], side * state[0]) ** 2 + 0.1 * state[2] ** 2
+        return -self.action_repeat * (distance + DENSE_COST * _torque(action.astype(state.dtype)) ** 2)
 
     def terminated(
         self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]

@@ -4,7 +4,15 @@ from sombrl.exploration.base import AbstractBonus, AbstractPropagation, Explorat
 from sombrl.exploration.bonus import EpistemicNorm, InformationGain, NoBonus
 from sombrl.exploration.propagation import DrawnOnce, Hallucinated, Mean, NoisyMean, Resampled
 from sombrl.exploration.strategies import STRATEGIES, greedy, hucrl, optimistic, pets, thompson, unsupervised
-from sombrl.exploration.weight import AbstractWeight, Constant, Linear
+from sombrl.exploration.weight import (
+    AbstractWeight,
+    Constant,
+    Exponential,
+    Linear,
+    Theoretical,
+    TheoryConfig,
+    theoretical,
+)
 
 __all__ = [
     "STRATEGIES",
@@ -15,6 +23,7 @@ __all__ = [
     "DrawnOnce",
     "EpistemicNorm",
     "Exploration",
+    "Exponential",
     "Hallucinated",
     "ImaginedMDP",
     "InformationGain",
@@ -23,10 +32,13 @@ __all__ = [
     "NoBonus",
     "NoisyMean",
     "Resampled",
+    "Theoretical",
+    "TheoryConfig",
     "greedy",
     "hucrl",
     "optimistic",
     "pets",
+    "theoretical",
     "thompson",
     "unsupervised",
 ]

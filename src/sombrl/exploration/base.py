@@ -91,16 +91,17 @@ class Exploration(eqx.Module):
         action_dim: int,
         iteration: Int[Array, ""],
         discount: float,
+        task_weight: float = 1.0,
         key: Key[Array, ""],
     ) -> ImaginedMDP:
-        """The problem a controller solves in iteration n."""
+        """The problem a controller solves in iteration n; the setting's `task_weight` is 0 when it is unsupervised."""
         return ImaginedMDP(
             dynamics=self.propagation.prepare(dynamics, key=key),
             task=task,
             propagation=self.propagation,
             bonus=self.bonus,
-            bonus_weight=self.bonus_weight(iteration),
-            task_weight=jnp.asarray(self.task_weight, jnp.float32),
+            bonus_weight=self.bonus_weight(iteration, dynamics),
+            task_weight=jnp.asarray(self.task_weight * task_weight, jnp.float32),
             discount=jnp.asarray(discount, jnp.float32),
             env_action_dim=action_dim,
             action_dim=action_dim + self.propagation.extra_actions(state_dim),

@@ -8,10 +8,20 @@ import tyro
 
 from sombrl.exploration.base import AbstractBonus, Exploration
 from sombrl.exploration.bonus import EpistemicNorm, InformationGain, Units
-from sombrl.exploration.strategies import STRATEGIES, greedy, hucrl, optimistic, pets, thompson, unsupervised
-from sombrl.exploration.weight import Constant, Linear
+from sombrl.exploration.strategies import (
+    NONEPISODIC_NAMES,
+    STRATEGIES,
+    greedy,
+    hucrl,
+    optimistic,
+    pets,
+    thompson,
+    unsupervised,
+)
+from sombrl.exploration.weight import AbstractWeight, Constant, Exponential, Linear, TheoryConfig, theoretical
 from sombrl.names import nearest
 from sombrl.records import SombrlError
+from sombrl.settings import Setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +32,12 @@ class ExploreConfig:
     """The strategy; `sombrl list explorations` explains them."""
     bonus_weight: float = 10.0
     """λ of the optimistic strategy, in reward per decision per unit of ‖σ‖ (the paper's GP experiments: 10)."""
+    schedule: Literal["constant", "linear", "exponential", "theoretical"] = "constant"
+    """λₙ: bonus_weight for ever; on its way to bonus_weight_end; or from the theorems (--theory.*)."""
     bonus_weight_end: float | None = None
-    """If given, λ moves linearly from bonus_weight to this over bonus_weight_steps iterations."""
+    """Linear, exponential: where λ ends."""
     bonus_weight_steps: int = 10
-    """Iterations of that line."""
+    """Linear, exponential: after so many iterations."""
     bonus: Literal["norm", "information-gain"] = "norm"
     """‖σ‖, or Σ log(1 + σ²/noise²) (OPAX)."""
     sigma_units: Units = "normalised"
@@ -35,11 +47,12 @@ class ExploreConfig:
     particles, so it costs as much as pets)."""
     beta: float = 2.0
     """How many standard deviations hucrl may be lucky."""
+    theory: TheoryConfig = dataclasses.field(default_factory=TheoryConfig)
 
     def __post_init__(self):
         """Refuse unknown names and impossible numbers."""
-        if self.explore not in STRATEGIES:
-            raise nearest(self.explore, STRATEGIES, "exploration")
+        if self.explore not in STRATEGIES and self.explore not in NONEPISODIC_NAMES:
+            raise nearest(self.explore, [*STRATEGIES, *NONEPISODIC_NAMES], "exploration")
         for name, value in (
             ("bonus-weight", self.bonus_weight),
             ("bonus-weight-end", self.bonus_weight_end or 0.0),
@@ -49,20 +62,34 @@ class ExploreConfig:
                 raise SombrlError(f"--{name} must be a finite number of at least 0, not {value}.")
         if self.bonus_weight_steps < 1:
             raise SombrlError(f"--bonus-weight-steps must be at least 1, not {self.bonus_weight_steps}.")
+        moving = self.schedule in ("linear", "exponential")
+        if moving != (self.bonus_weight_end is not None):
+            raise SombrlError(
+                f"--schedule {self.schedule} needs --bonus-weight-end."
+                if moving
+                else f"--bonus-weight-end does nothing with --schedule {self.schedule}: use linear or exponential."
+            )
+        if self.schedule == "exponential" and not (self.bonus_weight > 0 and (self.bonus_weight_end or 0.0) > 0):
+            raise SombrlError("--schedule exponential never gets to or from 0: give positive weights, or use linear.")
+        if self.schedule == "theoretical" and (self.bonus != "norm" or self.sigma_units != "normalised"):
+            raise SombrlError(
+                "--schedule theoretical is about ‖σ‖ in normalised units: use --bonus norm --sigma-units normalised."
+            )
 
-    def build(self) -> Exploration:
-        """The strategy."""
+    def build(self, setting: Setting, state_dim: int) -> Exploration:
+        """The strategy, for a setting and a number of coordinates (the theoretical λ depends on both)."""
         bonus: AbstractBonus = (
             InformationGain() if self.bonus == "information-gain" else EpistemicNorm(self.sigma_units)
         )
-        match self.explore:
+        if self.explore in NONEPISODIC_NAMES and setting.resets:
+            plain = NONEPISODIC_NAMES[self.explore]
+            raise SombrlError(
+                f"{self.explore} is {plain} on a trajectory that is never reset: add --setting non-episodic, or use "
+                f"--explore {plain}."
+            )
+        match NONEPISODIC_NAMES.get(self.explore, self.explore):
             case "optimistic":
-                weight = (
-                    Constant(self.bonus_weight)
-                    if self.bonus_weight_end is None
-                    else Linear(self.bonus_weight, self.bonus_weight_end, self.bonus_weight_steps)
-                )
-                return optimistic(weight, bonus, noisy=self.plan_noise)
+                return optimistic(self._weight(setting, state_dim), bonus, noisy=self.plan_noise)
             case "unsupervised":
                 return unsupervised(bonus)
             case "hucrl":
@@ -73,3 +100,15 @@ class ExploreConfig:
                 return thompson()
             case _:
                 return greedy()
+
+    def _weight(self, setting: Setting, state_dim: int) -> AbstractWeight:
+        """λₙ."""
+        match self.schedule:
+            case "linear":
+                return Linear(self.bonus_weight, self.bonus_weight_end or 0.0, self.bonus_weight_steps)
+            case "exponential":
+                return Exponential(self.bonus_weight, self.bonus_weight_end or 0.0, self.bonus_weight_steps)
+            case "theoretical":
+                return theoretical(setting, self.theory, state_dim)
+            case _:
+                return Constant(self.bonus_weight)

@@ -56,3 +56,6 @@ STRATEGIES: dict[str, Callable[..., Exploration]] = {
     "unsupervised": unsupervised,
 }
 """What `--explore` accepts, for every algorithm."""
+
+NONEPISODIC_NAMES = {"neorl": "hucrl", "nepets": "pets", "nemean": "greedy"}
+"""What strategies are called in papers when nothing is ever reset (NeoRL: Sukhija et al., 2024)."""

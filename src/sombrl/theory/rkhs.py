@@ -38,21 +38,35 @@ def project(
     rounding. The paper's theorem holds: ‖fₙ - μₙ‖_{kₙ} <= βₙ whenever ‖f*‖_k <= B and ‖f* - μₙ‖_{kₙ} <= βₙ.
     """
     require_positive(noise_std=noise_std, bound=bound)
-    dtype = gram.dtype
-    limit = jnp.asarray(bound, dtype)
     eigenvalues, vectors = jnp.linalg.eigh(gram)
     eigenvalues = jnp.maximum(eigenvalues, 0.0)
+    stiffness = 1.0 + eigenvalues / jnp.asarray(noise_std, gram.dtype) ** 2
     weights = vectors.T @ alpha
-    stiffness = 1.0 + eigenvalues / jnp.asarray(noise_std, dtype) ** 2
+    shrunk = shrink(weights, eigenvalues, stiffness, bound)
+    return jnp.where(rkhs_norm(gram, alpha) <= jnp.asarray(bound, gram.dtype), alpha, vectors @ shrunk)
+
+
+def shrink(
+    weights: Float[Array, " points"],
+    lengths: Float[Array, " points"],
+    stiffness: Float[Array, " points"],
+    bound: ArrayLike,
+) -> Float[Array, " points"]:
+    """The a nearest to `weights` in Σ lᵢ cᵢ (aᵢ - wᵢ)² with Σ lᵢ aᵢ² <= B²: the diagonal QCQP, solved by bisection.
+
+    l are the squared `lengths` of the basis functions in the RKHS, c the `stiffness` of the posterior along them.
+    """
+    dtype = weights.dtype
+    limit = jnp.asarray(bound, dtype)
 
     def shrunk(log_multiplier):
         return weights * stiffness / (stiffness + jnp.exp(log_multiplier))
 
     def too_long(log_multiplier):
-        return jnp.sum(eigenvalues * shrunk(log_multiplier) ** 2) > limit**2
+        return jnp.sum(lengths * shrunk(log_multiplier) ** 2) > limit**2
 
     # Every factor c/(c + ν) lies between those of the smallest and of the largest c, which brackets ν.
-    norm = jnp.sqrt(jnp.sum(eigenvalues * weights**2))
+    norm = jnp.sqrt(jnp.sum(lengths * weights**2))
     excess = jnp.maximum(norm / limit - 1.0, jnp.finfo(dtype).tiny)
     low, high = jnp.log(jnp.min(stiffness) * excess), jnp.log(jnp.max(stiffness) * excess)
 
@@ -63,7 +77,7 @@ def project(
         return jnp.where(longer, middle, low), jnp.where(longer, high, middle)
 
     _, high = jax.lax.fori_loop(0, BISECTIONS, halve, (low, high))
-    return jnp.where(rkhs_norm(gram, alpha) <= limit, alpha, vectors @ shrunk(high))
+    return jnp.where(norm <= limit, weights, shrunk(high))
 
 
 class KernelExpansion(eqx.Module):

@@ -9,7 +9,7 @@ import numpy as np
 
 from sombrl.envs.action_cost import ActionCost
 from sombrl.envs.adapters.boxes import check_spaces, to_physical, to_reward, to_vector
-from sombrl.envs.adapters.making import EnvSource, frame_limit, known_task, make_many
+from sombrl.envs.adapters.making import EnvSource, frame_limit, known_world, make_many
 from sombrl.envs.base import AbstractEnvs, EnvSpec, Step
 from sombrl.envs.guards import (
     check_cost,
@@ -68,8 +68,12 @@ class GymnasiumEnvs(AbstractEnvs):
         self._frame_limit = min(limits)
         length = -(-self._frame_limit // repeat)  # a last decision may have fewer frames
         obs_dim, action_dim = int(np.prod(self._obs_box.shape)), int(np.prod(self._action_box.shape))
-        self.spec = EnvSpec(name, obs_dim, action_dim, length, repeat)
-        self.task = known_task(first, repeat)
+        world = known_world(first)
+        optimal = None if world is None else world.optimal_average()
+        optimal = None if optimal is None else repeat * optimal
+        self.spec = EnvSpec(name, obs_dim, action_dim, length, repeat, optimal)
+        self.task = None if world is None else world.task(repeat)
+        self.downstream = {} if world is None else world.downstream(repeat)
         if self.task is not None and self._cost > 0:
             low, high = (tuple(map(float, b.reshape(-1))) for b in (self._action_box.low, self._action_box.high))
             self.task = ActionCost(self.task, self._cost, low, high, repeat)

@@ -9,19 +9,20 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from sombrl.envs.base import AbstractWorld
 from sombrl.envs.mountain_car import MountainCar
 from sombrl.envs.pendulum import Pendulum
 from sombrl.names import nearest
-from sombrl.records import AbstractTask, SombrlError
+from sombrl.records import SombrlError
 
 EnvSource = Any
 """An id, a function that makes a `gymnasium.Env`, or one; `Any`, for the rest gets a sentence."""
 
-KNOWN_TASKS: dict[str, tuple[Callable[[int], AbstractTask], set[str]]] = {
-    "Pendulum-v1": (lambda repeat: Pendulum(start="random").task(repeat), {"g"}),
-    "MountainCarContinuous-v0": (lambda repeat: MountainCar(terminates=True).task(repeat), set()),
+KNOWN_TASKS: dict[str, tuple[AbstractWorld, set[str]]] = {
+    "Pendulum-v1": (Pendulum(start="random"), {"g"}),
+    "MountainCarContinuous-v0": (MountainCar(terminates=True), set()),
 }
-"""The tasks whose reward we know, with the keyword arguments that leave it as it is."""
+"""The tasks whose reward we know by our own worlds, with the keyword arguments that leave it as it is."""
 
 PLAIN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # what `make` adds; none touches the reward
 
@@ -117,18 +118,18 @@ def frame_limit(env: gymnasium.Env) -> int | None:
     return None
 
 
-def known_task(env: gymnasium.Env, action_repeat: int) -> AbstractTask | None:
-    """The task whose reward formula we have, if nothing about `env` can have changed it."""
+def known_world(env: gymnasium.Env) -> AbstractWorld | None:
+    """Our world with the same reward formula, if nothing about `env` can have changed it."""
     if env.spec is None or env.spec.id not in KNOWN_TASKS:
         return None
-    make, harmless = KNOWN_TASKS[env.spec.id]
+    world, harmless = KNOWN_TASKS[env.spec.id]
     if set(env.spec.kwargs) - harmless - {"render_mode"}:
         return None
     while isinstance(env, gymnasium.Wrapper):
         if not isinstance(env, PLAIN_WRAPPERS):
             return None
         env = env.env
-    return make(action_repeat)
+    return world
 
 
 def _first_line(error: Exception) -> str:

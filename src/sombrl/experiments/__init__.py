@@ -1,0 +1,39 @@
+"""The paper's experiments as data: `sombrl experiment NAME --scale small`. A new one is a file and a row here."""
+
+from sombrl.experiments.base import SCALES, Cell, Evaluation, Experiment, FunctionCell, Headline, TrainCell
+from sombrl.experiments.gp_compute_cost import GP_COMPUTE_COST
+from sombrl.experiments.gp_discounted import GP_DISCOUNTED
+from sombrl.experiments.gp_episodic import GP_EPISODIC
+from sombrl.experiments.gp_nonepisodic import GP_NONEPISODIC
+from sombrl.experiments.gp_unsupervised import GP_UNSUPERVISED
+from sombrl.experiments.lambda_strategies import LAMBDA_STRATEGIES
+from sombrl.experiments.rkhs_projection import RKHS_PROJECTION
+from sombrl.experiments.runner import redraw, run_experiment
+from sombrl.experiments.theory_lab import THEORY_LAB
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        GP_EPISODIC,
+        GP_NONEPISODIC,
+        GP_DISCOUNTED,
+        GP_UNSUPERVISED,
+        RKHS_PROJECTION,
+        LAMBDA_STRATEGIES,
+        THEORY_LAB,
+        GP_COMPUTE_COST,
+    )
+}
+
+__all__ = [
+    "EXPERIMENTS",
+    "SCALES",
+    "Cell",
+    "Evaluation",
+    "Experiment",
+    "FunctionCell",
+    "Headline",
+    "TrainCell",
+    "redraw",
+    "run_experiment",
+]

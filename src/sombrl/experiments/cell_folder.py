@@ -1,0 +1,166 @@
+"""A cell on disk: its settings, what it needs to go on after a kill, and, once it is finished, its rows.
+
+`rows.csv` is written last, aside and renamed, so a cell is finished exactly when that file is there.
+"""
+
+import contextlib
+import datetime
+import functools
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sombrl
+from sombrl import checkpoint
+from sombrl.agent import Agent, load
+from sombrl.experiments.base import Cell, Evaluation, FunctionCell, TrainCell
+from sombrl.records import RunFault, SombrlError
+from sombrl.results import Row, read_rows, rows_text, write_whole
+from sombrl.runs import RunFolder, provenance
+from sombrl.train import drive
+
+
+class CellFolder:
+    """The folder of one cell of one experiment at one scale."""
+
+    def __init__(self, path: Path, experiment: str, cell: Cell):
+        self.path, self.experiment, self.cell = path, experiment, cell
+        self.rows_path = path / "rows.csv"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the rows depend on. The version stands for the source: change it when numbers change."""
+        made_with = {"experiment": self.experiment, "sombrl": sombrl.__version__, **self.cell.settings()}
+        return json.loads(json.dumps(made_with))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the rows are there."""
+        return self.rows_path.is_file()
+
+    def rows(self) -> list[Row]:
+        """The rows of a finished cell."""
+        return read_rows(self.rows_path)
+
+    def record(self) -> dict[str, Any]:
+        """When, where and in how many seconds the cell was finished."""
+        return json.loads((self.path / "finished.json").read_text())
+
+    def check(self) -> None:
+        """Refuse a folder that was made with other settings: rows of two kinds are never mixed."""
+        if not self.path.exists():
+            return
+        made = self.path / "settings.json"
+        try:
+            if not made.exists():
+                if any(not entry.name.startswith(".") for entry in self.path.iterdir()):
+                    raise SombrlError(f"{self.path} is no cell of an experiment: choose another --runs.")
+                return
+            same = json.loads(made.read_text()) == self.settings
+        except NotADirectoryError:
+            raise SombrlError(f"{self.path} is a file: choose another --runs.") from None
+        except (OSError, ValueError) as error:
+            raise SombrlError(f"cannot read {made} ({error}): delete {self.path} or choose another --runs.") from None
+        if not same:
+            raise SombrlError(
+                f"{self.path} was made with other settings or another version of sombrl: delete it or choose another "
+                "--runs."
+            )
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[bool]:
+        """Be the only process on this cell; False where another one is."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunFault(f"cannot create {self.path}: {error.strerror or error}.") from error
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(RunFolder(self.path).lock())
+            except SombrlError:
+                yield False
+                return
+            yield True
+
+    def complete(self, command: list[str]) -> float:
+        """Run the cell from where it is and write its rows; the seconds that took. Hold `claimed`."""
+        self.check()
+        resumed = (self.path / "settings.json").exists()
+        if not resumed:
+            write_whole(self.path / "settings.json", json.dumps(self.settings, indent=1))
+        start = time.perf_counter()
+        rows = self._trained(self.cell, command) if isinstance(self.cell, TrainCell) else self._computed(self.cell)
+        seconds, where = time.perf_counter() - start, provenance(command)
+        record = {
+            "seconds": round(seconds, 1),
+            "resumed": resumed,  # the seconds are then those of the last process alone
+            "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            **{name: where[name] for name in ("versions", "platform", "device", "cpus", "git")},
+        }
+        write_whole(self.path / "finished.json", json.dumps(record, indent=1))
+        write_whole(self.rows_path, rows_text(rows))
+        return seconds
+
+    def _computed(self, cell: FunctionCell) -> list[Row]:
+        return [Row(experiment=self.experiment, **row) for row in cell.function(**cell.options)]
+
+    def _trained(self, cell: TrainCell, command: list[str]) -> list[Row]:
+        path = self.path / "run"
+        if (path / "manifest.json").is_file():
+            folder = RunFolder.open(path)
+            agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
+        else:
+            agent = Agent(cell.algorithm, cell.config, cell.run)
+            folder = RunFolder.create(path, agent.to_json(), command)
+        for note in agent.notes:
+            print(note, file=sys.stderr)
+        # First for an agent that was killed between its checkpoint and its evaluation.
+        self._evaluate(cell, agent)
+        if agent.iteration < cell.run.episodes:
+            started = agent.iteration > 0
+            hook = functools.partial(self._evaluate, cell)
+            drive(agent, folder, cell.run.episodes, cell.checkpoint_every, False, hook, resumed=started)
+        return self._rows(cell, folder.rows())
+
+    def _evaluate(self, cell: TrainCell, agent: Agent, report: Any = None) -> None:
+        """Evaluate the agent if it is time to and has not been done; every evaluation is a file of its own."""
+        evaluation, out = cell.evaluation, self._evaluation_path(agent.iteration)
+        if evaluation is None or out.exists() or not evaluation.due(agent.iteration, cell.run.episodes):
+            return
+        returns = {name: _returns(agent, evaluation, task) for name, task in _tasks(evaluation)}
+        if evaluation.uncertainty:
+            returns["eval/max_uncertainty"] = agent.max_uncertainty(evaluation.episodes)
+        write_whole(out, json.dumps({name: values.mean(axis=0).tolist() for name, values in returns.items()}))
+
+    def _evaluation_path(self, iteration: int) -> Path:
+        return self.path / "evaluations" / f"{iteration:08d}.json"
+
+    def _rows(self, cell: TrainCell, metrics: list[dict]) -> list[Row]:
+        rows = []
+        place = {seed: i for i, seed in enumerate(cell.run.seed_list)}
+        for logged in metrics:
+            values = {name: logged.get(name) for name in cell.metrics} | (cell.extra(logged) if cell.extra else {})
+            evaluated = self._evaluation_path(logged["iteration"] + 1)
+            if evaluated.exists():
+                for name, returns in json.loads(evaluated.read_text()).items():
+                    values[name] = returns[place[logged["seed"]]]
+            for name, value in values.items():
+                if value is None:
+                    raise RunFault(f"the run {self.path / 'run'} has no number for {name}.")
+                where = (self.experiment, cell.method, cell.env, cell.run.setting, logged["seed"])
+                rows.append(Row(*where, name, logged["env_frames"], logged["decisions"], float(value)))
+        return rows
+
+
+def _tasks(evaluation: Evaluation) -> list[tuple[str, str | None]]:
+    """The metric and the task of everything to evaluate."""
+    return [(f"eval/{task}", task) for task in evaluation.tasks] or [("eval/ep_rew_mean", None)]
+
+
+def _returns(agent: Agent, evaluation: Evaluation, task: str | None) -> np.ndarray:
+    return agent.evaluate(evaluation.episodes) if task is None else agent.evaluate(evaluation.episodes, task=task)
