@@ -5,6 +5,7 @@ run is marked ```text or ```bash. Each session is a process of its own, as a rea
 """
 
 import contextlib
+import dataclasses
 import io
 import os
 import re
@@ -19,6 +20,8 @@ import pytest
 from sombrl.cli import COMMANDS, main
 from sombrl.controllers import PRESETS
 from sombrl.exploration import STRATEGIES
+from sombrl.lab import markdown
+from sombrl.results import read_rows
 from tests.small import small
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -165,3 +168,8 @@ def test_the_command_line_of_the_readme_starts(capsys, tmp_path, monkeypatch):
     assert len(quick) >= 4
     sys.modules.pop("parking")
     gymnasium.registry.pop("Parking-v0")
+
+
+def test_the_laboratorys_tables_are_those_of_the_results():
+    rows = [dataclasses.asdict(row) for row in read_rows(ROOT / "results" / "theory-lab" / "small.csv")]
+    assert markdown(rows).strip() in (ROOT / "docs" / "lab.md").read_text()

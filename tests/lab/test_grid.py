@@ -33,7 +33,7 @@ def test_one_dimension_against_quadrature(x64):
             np.testing.assert_allclose(table[j], expected, atol=1e-8)
 
 
-@pytest.mark.parametrize(("name", "dim"), zip(NOISES, (3, 1, 2, 2), strict=True))
+@pytest.mark.parametrize(("name", "dim"), list(zip(NOISES, (3, 1, 2, 2), strict=True)))
 def test_rows_sum_to_one_and_keep_the_mean(name, dim, x64, key):
     grid = Grid(dim, 7, 3)
     means = jr.uniform(key, (grid.num_inputs, dim), jnp.float64, -0.5, 0.5)

@@ -21,7 +21,7 @@ from sombrl.lab.unsupervised import unsupervised
 from sombrl.records import SombrlError
 
 WORLD = World(Grid(1, 15, 5), noise=Gaussian(0.2))
-SETTINGS = [FiniteHorizon(6), Discounted(0.8), NonEpisodic()]
+SETTINGS = [Discounted(0.8), NonEpisodic()]  # the trap has the finite horizon
 each_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 
 

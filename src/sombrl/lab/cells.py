@@ -50,6 +50,8 @@ WORLDS: dict[str, tuple[World, Draw]] = {
 }
 SUB_GAUSSIAN_HORIZON = 5
 """λₙ of that setting grows as L̄ᵀ."""
+SCAN_SEED, FRESH_SEED = 1, 2
+"""The trap was shaped on systems of seed 0, the factors were chosen on seed 1; the regret is measured on neither."""
 SCANNED = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """The factors on λₙ that were tried for `FACTORS`."""
 
@@ -114,6 +116,7 @@ def regret_cell(env: str, setting: str, scale: str) -> list[Row]:
         systems=size.systems,
         iterations=_iterations(setting, size.episodes),
         checkpoints=min(size.episodes, 50),
+        seed=FRESH_SEED,
     )
 
 
@@ -131,7 +134,7 @@ def factors_cell(setting: str, scale: str) -> list[Row]:
             systems=size.scan_systems,
             iterations=_iterations(setting, size.scan_episodes),
             checkpoints=min(size.scan_episodes, 10),
-            seed=1,
+            seed=SCAN_SEED,
         )
     return [row | {"metric": "lab/scan_regret"} for row in rows if row["metric"] == "lab/regret"]
 

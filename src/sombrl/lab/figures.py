@@ -82,7 +82,8 @@ def draw_regret(rows: Sequence[Mapping], figure: Any) -> Any:
         axes.plot(times, height * times / middle, ":", color=GREY, linewidth=1)
         axes.set(xscale="log", yscale="log", title=f"{env}: {setting}")
         axes.set_xlabel("decisions")
-        axes.legend(fontsize=8.5, title="slope of log R_N over log N", title_fontsize=8.5)
+        axes.set_ylim(top=60.0 * axes.get_ylim()[1])  # room for the legend
+        axes.legend(loc="upper left", fontsize=8.5, title="slope of log R_N over log N", title_fontsize=8.5)
         if j == 0:
             axes.set_ylabel("cumulative regret")
     return figure
