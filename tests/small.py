@@ -1,5 +1,7 @@
 """The smallest agents that still do everything: seconds to compile, milliseconds to run."""
 
+import signal
+
 from sombrl.agent import Agent, make
 
 SMALL = {
@@ -19,3 +21,8 @@ SMALL_FLAGS = [
 
 def small(env="pendulum", **settings) -> Agent:
     return make("gp-icem", env, **(SMALL | settings))
+
+
+def heed_ctrl_c() -> None:
+    """For a child process: a suite started in the background ignores Ctrl-C, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

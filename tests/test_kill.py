@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
-from tests.small import SMALL_FLAGS
+from tests.small import SMALL_FLAGS, heed_ctrl_c
 
 FLAGS = ["--env", "Pendulum-v1", "--seeds", "2", "--episodes", "4", "--no-tensorboard", *SMALL_FLAGS]
 
@@ -108,7 +109,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(reference, environment, tmp_path):
         "--out",
         str(folder),
     ]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env=environment, preexec_fn=heed_ctrl_c, **pipes)
     metrics = folder / "metrics.jsonl"
     while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") >= 2):
         time.sleep(0.002)

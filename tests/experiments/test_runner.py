@@ -15,6 +15,7 @@ from sombrl.experiments import redraw, run_experiment
 from sombrl.records import SombrlError
 from sombrl.results import COLUMNS, read_rows
 from tests.experiments.toy import TOY
+from tests.small import heed_ctrl_c
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,6 +39,7 @@ def start(folder: Path, environment: dict, *flags: str) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_ctrl_c,
     )
 
 
@@ -133,7 +135,7 @@ def test_ctrl_c_keeps_what_is_done(environment, tmp_path):
     process = start(tmp_path, environment | {"TOY_WAIT": str(wait)}, *flags)
     wait_for((tmp_path / "wait.waiting").exists, process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "1 of 3 cells are finished" in err and "--cells quick,slow" in err and "Traceback" not in err
 
