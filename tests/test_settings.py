@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sombrl.agent import load
+from sombrl.envs.mountain_car import MountainCar
 from sombrl.exploration.bonus import InformationGain
 from sombrl.records import SombrlError
 from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Unsupervised
@@ -162,6 +163,9 @@ def test_the_one_bit_rule_for_every_seed_by_itself():
 
 
 def test_an_environment_that_ends_is_refused_without_resets():
+    for known in ("MountainCarContinuous-v0", MountainCar(terminates=True)):
+        with pytest.raises(SombrlError, match="terminates, and the non-episodic setting never resets"):
+            small(known, **ENDLESS)
     with pytest.raises(SombrlError, match="never resets: choose a variant"):
         small(Corridor, **ENDLESS, explore="unsupervised").learn(200)
     with pytest.raises(SombrlError, match="max_episode_steps=-1"):

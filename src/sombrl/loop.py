@@ -15,9 +15,10 @@ from sombrl.controllers.base import AbstractController
 from sombrl.diagnostics import diagnose
 from sombrl.dynamics.base import AbstractLearner
 from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.guards import refuse_end
 from sombrl.exploration.base import Exploration, ImaginedMDP
 from sombrl.exploration.bonus import EpistemicNorm, InformationGain
-from sombrl.records import AbstractTask, RunFault, SombrlError, Transition
+from sombrl.records import AbstractTask, RunFault, Transition
 from sombrl.replay import Replay
 from sombrl.seeds import over_seeds, role_keys
 from sombrl.settings import Setting
@@ -225,10 +226,7 @@ def collect(
         reward[:, t] = np.where(active, step.reward, 0.0)
         terminated[:, t], truncated[:, t], valid[:, t] = step.terminated, step.truncated, active
         if not setting.resets and step.terminated.any():
-            raise SombrlError(
-                f"{spec.name} terminated, and the non-episodic setting never resets: choose a variant that goes on "
-                "(such as mountain-car), wrap the environment so that it does, or use another --setting."
-            )
+            raise refuse_end(spec.name)
         if setting.rule != "fixed":
             gained = compiled.gather(learner_state, now, jnp.asarray(action[:, t]))
             gathered += np.where(active, np.asarray(gained), 0.0)

@@ -114,6 +114,10 @@ class AbstractWorld(eqx.Module):
         """The best average reward of a frame that any policy has, if it is known: regret is measured against it."""
         return None
 
+    def can_end(self) -> bool:
+        """Whether a step can terminate: such a world cannot be run without resets."""
+        return False
+
     def without_noise(self) -> "AbstractWorld":
         """The same world with its noise off: itself, if it has none."""
         return self

@@ -44,6 +44,14 @@ def check_seeds(seeds: Sequence[int]) -> list[int]:
     return [int(seed) for seed in seeds]
 
 
+def refuse_end(name: str) -> SombrlError:
+    """The error for an environment that ends by itself where nothing may be reset."""
+    return SombrlError(
+        f"{name} terminates, and the non-episodic setting never resets: choose a variant that goes on (such as "
+        "mountain-car), wrap the environment so that it does, or use another --setting."
+    )
+
+
 def check_episode(episode: int) -> int:
     """An episode number ≥ 0."""
     if not 0 <= episode < 2**31:

@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree, UInt
 
 from sombrl.envs.action_cost import ActionCost, norm
-from sombrl.envs.base import AbstractEnvs, AbstractWorld, EnvSpec, Step
+from sombrl.envs.base import ENDLESS, AbstractEnvs, AbstractWorld, EnvSpec, Step
 from sombrl.envs.guards import (
     check_cost,
     check_count,
     check_episode,
     check_seeds,
     check_step_inputs,
+    refuse_end,
     require_finite,
 )
 from sombrl.records import SombrlError
@@ -52,6 +53,8 @@ class JaxEnvs(AbstractEnvs):
             self._frames = world.episode_frames
         else:
             self._frames = check_count(episode_length, "episode_length") * repeat
+        if episode_length == ENDLESS and world.can_end():
+            raise refuse_end(name)
         length = -(-self._frames // repeat)  # a last decision may have fewer frames
         optimal = world.optimal_average()
         optimal = None if optimal is None else repeat * optimal

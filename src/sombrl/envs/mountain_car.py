@@ -85,6 +85,10 @@ class MountainCar(AbstractWorld):
         """(x, v)."""
         return state
 
+    def can_end(self) -> bool:
+        """At the goal, if it terminates."""
+        return self.terminates
+
     def without_noise(self) -> "MountainCar":
         """The same car, undisturbed."""
         return MountainCar(self.action_cost, self.terminates)

@@ -17,6 +17,7 @@ from sombrl.envs.guards import (
     check_episode,
     check_seeds,
     check_step_inputs,
+    refuse_end,
     require_finite,
 )
 from sombrl.records import RunFault, SombrlError
@@ -69,6 +70,8 @@ class GymnasiumEnvs(AbstractEnvs):
         length = -(-self._frame_limit // repeat)  # a last decision may have fewer frames
         obs_dim, action_dim = int(np.prod(self._obs_box.shape)), int(np.prod(self._action_box.shape))
         world = known_world(first)
+        if endless and world is not None and world.can_end():
+            raise refuse_end(name)
         optimal = None if world is None else world.optimal_average()
         optimal = None if optimal is None else repeat * optimal
         self.spec = EnvSpec(name, obs_dim, action_dim, length, repeat, optimal)
