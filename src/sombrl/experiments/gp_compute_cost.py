@@ -37,9 +37,9 @@ EPISODES: dict[tuple[str, str], list[tuple[int, Plan]]] = {
     ("mountain-car", "smoke"): [(1, {"optimistic": 1, "hucrl": 1})],
     ("pendulum", "small"): [
         (1, {"optimistic": 20, "hucrl": 20, "greedy": 20, "pets": 3}),
-        (5, {"optimistic": 20}),
+        (5, {"optimistic": 5}),
     ],
-    ("mountain-car", "small"): [(1, {"optimistic": 3, "hucrl": 3, "greedy": 3, "pets": 1})],
+    ("mountain-car", "small"): [(1, {"optimistic": 2, "hucrl": 2, "greedy": 2})],
     ("pendulum", "paper"): [(seeds, {"optimistic": 20, "hucrl": 20, "greedy": 20, "pets": 20}) for seeds in (1, 5)],
     ("mountain-car", "paper"): [(seeds, {"optimistic": 20, "hucrl": 20, "greedy": 20, "pets": 20}) for seeds in (1, 5)],
 }
