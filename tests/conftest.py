@@ -1,5 +1,6 @@
 """Strict flags for every test: shapes checked, no silent promotion, no key used twice, warnings are errors."""
 
+import gc
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -15,6 +16,14 @@ jax.config.update("jax_debug_key_reuse", True)
 
 hook = install_import_hook("sombrl", "beartype.beartype")
 hook.__enter__()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs():
+    """Every compiled program holds memory maps, and a process may have 65530: a thousand tests compile too many."""
+    yield
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture
