@@ -4,9 +4,9 @@ BIN := .venv/bin
 # One BLAS thread: spinning OpenBLAS threads make a busy machine's Cholesky many times slower.
 export OPENBLAS_NUM_THREADS := 1
 LOCK := $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	--extra report --extra tb --extra video --extra dev pyproject.toml -o requirements.lock
+	--extra report --extra tb --extra video --extra dmc --extra dev pyproject.toml -o requirements.lock
 
-.PHONY: setup demo test test-slow bench lint lock clean
+.PHONY: setup demo test test-slow bench bench-peers lint lock clean
 
 setup: .venv/.ready
 
@@ -27,7 +27,16 @@ test-slow: setup  ## the learning runs
 	$(BIN)/python -m pytest -m slow
 
 bench: setup  ## steady state and compile time apart; writes results/bench/
-	$(BIN)/python -m benchmarks.gp_icem
+	$(BIN)/python -m benchmarks.sac
+	$(BIN)/python -m benchmarks.mbpo
+	$(BIN)/python -m benchmarks.gp_icem  # last, because it fails when it misses its bars
+
+bench-peers: .venv-peers/.ready  ## the libraries that `make bench` compares with, apart from ours
+
+.venv-peers/.ready: benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
+	@touch $@
 
 lint: setup
 	$(BIN)/ruff check .
@@ -38,4 +47,4 @@ lock:  ## rewrite requirements.lock (needs uv for $(PYTHON))
 	$(LOCK)
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-peers

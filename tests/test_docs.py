@@ -17,6 +17,7 @@ from typing import Any
 import gymnasium
 import pytest
 
+from sombrl.agent import make
 from sombrl.cli import COMMANDS, main
 from sombrl.controllers import PRESETS
 from sombrl.exploration import STRATEGIES
@@ -30,7 +31,7 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"
 )
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # choosing.md evaluates the run that the README has saved.
-SESSIONS = [("README.md", "docs/choosing.md"), ("docs/extending.md",)]
+SESSIONS = [("README.md", "docs/choosing.md"), ("docs/extending.md",), ("docs/environments.md",)]
 
 FLAG = r"(?<![\w-])--[a-z][a-z.-]*[a-z]"
 
@@ -143,7 +144,10 @@ def test_metrics_are_documented():
         agent = small(reward="learned", setting=setting, episode_length=6 if setting == "discounted" else None)
         (row,) = agent.rows(next(agent.iterations(1)))
         rows |= row
-    assert sorted(documented) == sorted(rows)
+    nets = {"hidden": (8, 8), "batch_size": 8}
+    online = make("mbpo", "pendulum", report_every=2, decisions=4, sac=nets, ensemble=nets)
+    rows |= online.rows(next(online.iterations(1)))[0]
+    assert sorted(documented) == sorted([*rows, "eval/ep_rew_mean"])
 
 
 def test_presets_are_documented():

@@ -25,12 +25,16 @@ from sombrl.envs.registry import make_envs
 from sombrl.exploration import greedy, unsupervised
 from sombrl.loop import ROLES, Chunk, Compiled, LoopState, Report, collect, initial_state, run
 from sombrl.names import nearest
+from sombrl.online import Programs
 from sombrl.progress import Progress
 from sombrl.records import AbstractTask, SombrlError
 from sombrl.runs import RunFolder
 from sombrl.seeds import role_keys
 from sombrl.settings import FiniteHorizon, Unsupervised
+from sombrl.together import iterate
 
+REWARD_SCALE = (1e-4, 1e3)
+"""The largest reward of a decision should be above the first, the root mean square below the second."""
 EVALUATION_EPISODES = 1_000_000  # evaluation meets starts that no training episode has
 
 
@@ -60,6 +64,7 @@ class Agent:
         self.notes: list[str] = []
         self._state: LoopState | None = None
         self._compiled: dict[str, Compiled] = {}
+        self._programs: Programs | None = None
         self._predicting: tuple[tuple[str, int, int], Any] | None = None
         self._fitted_state: tuple[int, Any] | None = None
 
@@ -78,7 +83,7 @@ class Agent:
         """
         if total_decisions < 1:
             raise SombrlError(f"learn needs at least 1 decision, not {total_decisions}.")
-        until = self.iteration + math.ceil(total_decisions / self.setting.longest)
+        until = self.iteration + math.ceil(total_decisions / self.window)
         with Progress(until, self.label, len(self.seeds)) if progress else _Silent() as shown:
             for report in self.iterations(until, on_decision=shown.decision):
                 shown.iteration(self.summary(report))
@@ -90,24 +95,74 @@ class Agent:
         self, until: int, on_decision: Callable[[int, int], None] = lambda decision, length: None
     ) -> Iterator[Report]:
         """Train up to iteration `until`, a report at a time; the agent is at the end of that iteration."""
-        if self._env_state is not None:
-            self.envs.set_state(self._env_state)
-        for report in run(
-            self.envs,
-            self.parts.learner,
-            self.parts.exploration,
-            self.parts.controller,
-            self.setting,
+        if self.parts.online:
+            for (report,) in iterate([self], until, on_decision):
+                yield report
+            return
+        self.place_envs()
+        reports = run(
+            *(self.envs, self.parts.learner, self.parts.exploration, self.parts.controller, self.setting),
             seeds=self.seeds,
             num_iterations=until,
-            capacity=self.parts.capacity,
+            capacity=self.capacity,
             resume=None if self._state is None else (self.iteration, self._state),
             compiled=self._parts_for("explore"),
             on_decision=on_decision,
-        ):
-            self._state, self.iteration = report.state, report.iteration + 1
-            self._env_state = None if self.setting.resets else self.envs.get_state()
+        )
+        for report in reports:
+            self.advance(report)
             yield report
+
+    def place_envs(self) -> None:
+        """Bring the environments to where the last iteration left them."""
+        if self._env_state is not None:
+            self.envs.set_state(self._env_state)
+
+    def advance(self, report: Report) -> None:
+        """Be at the end of the report's iteration."""
+        self._state, self.iteration = report.state, report.iteration + 1
+        # An episode that is saved half-way must be found there again.
+        half_way = self.parts.online or not self.setting.resets
+        self._env_state = self.envs.get_state() if half_way else None
+
+    @property
+    def programs(self) -> Programs:
+        """The compiled parts of a decision, for algorithms that learn at every one."""
+        if self._programs is None:
+            self._programs = Programs.of(self.envs, self.parts.learner, self.parts.controller, self.setting)
+        return self._programs
+
+    @property
+    def window(self) -> int:
+        """Decisions of an iteration, at most."""
+        return self.run_config.report_every if self.parts.online else self.setting.longest
+
+    @property
+    def planned_iterations(self) -> int:
+        """How many iterations the run is to have."""
+        run_config = self.run_config
+        if not self.parts.online:
+            if run_config.decisions is not None:
+                raise SombrlError(f"{self.algorithm} learns between episodes: give --episodes, not --decisions.")
+            return run_config.episodes
+        return math.ceil(self._planned_decisions / self.window)
+
+    @property
+    def _planned_decisions(self) -> int:
+        given = self.run_config.decisions
+        return self.run_config.episodes * self.envs.spec.episode_length if given is None else given
+
+    @property
+    def capacity(self) -> int:
+        """Rows of replay per seed: no more than the run can fill."""
+        if not self.parts.online:
+            return self.parts.capacity
+        return min(self.parts.capacity, self.planned_iterations * self.window)
+
+    def evaluation_due(self) -> bool:
+        """Whether the last iteration has crossed a multiple of `eval_every` decisions."""
+        every = self.run_config.eval_every
+        return every > 0 and self.iteration * self.window % every < self.window
 
     def rows(self, report: Report) -> list[dict[str, Any]]:
         """One metrics row per seed. Everything but the `time/` fields is reproducible."""
@@ -121,7 +176,7 @@ class Agent:
                 "decisions": int(decisions[i]),
                 "env_frames": int(decisions[i]) * self.envs.spec.action_repeat,
                 "rollout/ep_rew_mean": float(report.chunk.returns[i]),
-                "rollout/ep_len_mean": int(lengths[i]),
+                **({} if self.parts.online else {"rollout/ep_len_mean": int(lengths[i])}),
                 "rollout/average_reward": float(report.state.total_reward[i] / max(decisions[i], 1)),
                 **self._setting_row(report, i),
                 **{name: float(values[i]) for name, values in report.metrics.items()},
@@ -130,6 +185,17 @@ class Agent:
             }
             for i, seed in enumerate(self.seeds)
         ]
+
+    def reward_warning(self, report: Report) -> str | None:
+        """A sentence, where a policy is trained on rewards that critics cannot learn; None otherwise."""
+        rewards = np.abs(np.asarray(report.chunk.transitions.reward)[report.chunk.valid])
+        largest, typical = float(rewards.max()), float(np.sqrt(np.mean(rewards**2)))
+        if not self.parts.online or largest == 0 or (typical < REWARD_SCALE[1] and largest > REWARD_SCALE[0]):
+            return None
+        return (
+            f"the rewards of {self.envs.spec.name} are {typical:.3g} in size (root mean square of a decision; largest "
+            f"{largest:.3g}), and critics learn best between 0.01 and 10: scale them in the environment."
+        )
 
     def _setting_row(self, report: Report, i: int) -> dict[str, float]:
         """What is reported in some settings only."""
@@ -235,7 +301,9 @@ class Agent:
         """Whole episodes of the newest posterior, on fresh environments and starts never trained on."""
         envs = self.make_envs(render=on_step is not None, endless=False)
         setting, learner_state = FiniteHorizon(envs.spec.episode_length), self._fitted()
-        controller = compiled.start(mdp, role_keys(self.seeds, EVALUATION_EPISODES, ("start",))["start"])
+        start_key = role_keys(self.seeds, EVALUATION_EPISODES, ("start",))["start"]
+        # A planner starts afresh; a policy is what was learned.
+        controller = self.state.controller if self.parts.online else compiled.start(mdp, start_key)
         try:
             for episode in range(EVALUATION_EPISODES, EVALUATION_EPISODES + episodes):
                 act_key = role_keys(self.seeds, episode, ("act",))["act"]
@@ -257,7 +325,11 @@ class Agent:
             compiled = self._parts_for(purpose)
             mdp = self._imagine(compiled, row=0, copies=copies)
             key = role_keys([self.seeds[0]] * copies, EVALUATION_EPISODES, ("start", "act"))
-            fresh = PredictState(compiled.start(mdp, key["start"]), jnp.zeros(copies, jnp.int32))
+            if self.parts.online:
+                controller = jax.tree.map(lambda leaf: jnp.repeat(leaf[:1], copies, axis=0), self.state.controller)
+            else:
+                controller = compiled.start(mdp, key["start"])
+            fresh = PredictState(controller, jnp.zeros(copies, jnp.int32))
             self._predicting = wanted, (compiled, mdp, fresh, key["act"])
         return self._predicting[1]
 
@@ -283,6 +355,7 @@ class Agent:
         if purpose == "predict" and isinstance(setting, Unsupervised):
             setting = setting.base
         learner, controller = self.parts.learner, self.parts.controller
+        controller = controller if purpose == "explore" else controller.for_evaluation()
         compiled = Compiled.of(self.envs, learner, purposes[purpose], controller, setting, task)
         if name is not None:
             self._compiled[name] = compiled
@@ -301,6 +374,8 @@ class Agent:
 
     def _fitted(self):
         """The learner's state with the last episode's data in it, as the next iteration would have it."""
+        if self.parts.online:
+            return self.state.learner  # it is, up to the last transition
         if self._fitted_state is None or self._fitted_state[0] != self.iteration:
             key = role_keys(self.seeds, self.iteration, ROLES)["fit"]
             fitted, _ = self._parts_for("explore").fit(self.state.learner, self.state.replay, key)
@@ -313,7 +388,7 @@ class Agent:
     def state(self) -> LoopState:
         """All that was learned; the prior before any training."""
         if self._state is None:
-            self._state = initial_state(self.envs, self._parts_for("explore"), self.seeds, self.parts.capacity)
+            self._state = initial_state(self.envs, self._parts_for("explore"), self.seeds, self.capacity)
         return self._state
 
     def save(self, path: str | Path) -> None:
@@ -358,6 +433,7 @@ class Agent:
             episode_length=run_config.episode_length,
             endless=run_config.endless if endless is None else endless,
             render=render,
+            workers=run_config.env_workers if endless is None else 0,  # evaluations are short
         )
 
 
@@ -407,6 +483,21 @@ def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Ag
         run_settings["env_kwargs"] = tuple(f"{name}={value}" for name, value in run_settings["env_kwargs"].items())
     config = dataclasses.replace(config, explore=explore, **own)
     return Agent(algorithm, config, RunConfig(**run_settings), None if isinstance(env, str) else env)
+
+
+def MBPO(env: Any, **settings: Any) -> Agent:
+    """An ensemble, and a policy that learns from it; see `make` for the settings."""
+    return make("mbpo", env, **settings)
+
+
+def SAC(env: Any, **settings: Any) -> Agent:
+    """Soft actor-critic; see `make` for the settings."""
+    return make("sac", env, **settings)
+
+
+def MaxInfoSAC(env: Any, **settings: Any) -> Agent:
+    """Soft actor-critic with a bonus for information; see `make` for the settings."""
+    return make("maxinfo-sac", env, **settings)
 
 
 def GPICEM(env: Any, **settings: Any) -> Agent:

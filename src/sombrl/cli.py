@@ -63,17 +63,22 @@ def train(argv: list[str]) -> None:
     if preset is not None and preset not in PRESETS:
         raise nearest(preset, PRESETS, "preset")
     algorithm = ALGORITHMS[name]
-    default = dataclasses.replace(algorithm.config(), icem=PRESETS[preset or "light"])
+    default, planned = algorithm.config(), ""
+    if hasattr(default, "icem"):
+        default = dataclasses.replace(default, icem=PRESETS[preset or "light"])
+        planned = f" --preset {'|'.join(PRESETS)} (default light) sets the planner's defaults below."
+    elif preset is not None:
+        raise SombrlError(f"--preset sets iCEM's numbers, and {name} does not plan: leave it out.")
     run_config, output, config = _parse(
         rest,
         f"sombrl train {name}",
         {"run": RunConfig, "output": Output, "algorithm": algorithm.config},
         {"run": RunConfig(), "output": Output(), "algorithm": default},
-        f"{algorithm.summary}. --preset {'|'.join(PRESETS)} (default light) sets the planner's defaults below.",
+        f"{algorithm.summary}.{planned}",
     )
-    if preset is not None and config.controller == "mppi":
+    if preset is not None and config.controller not in ("icem", "cem"):
         raise SombrlError(
-            "--preset sets iCEM's numbers, and --controller mppi does not use them: set --mppi.* instead."
+            f"--preset sets iCEM's numbers, and --controller {config.controller} does not use them: leave it out."
         )
     out = output.out or _free(Path("runs") / f"{name}_{_slug(run_config.env)}_{config.explore.explore}")
     command = ["sombrl", "train", *argv]
@@ -185,6 +190,7 @@ def experiment(argv: list[str]) -> None:
         out: Path = Path("results"),
         runs: Path = Path("runs/experiments"),
         cells: str = "*",
+        partial: bool = False,
         redraw_only: Annotated[bool, tyro.conf.arg(name="redraw")] = False,
     ) -> None:
         """One of the paper's experiments: a table, its manifest and a figure, in OUT/NAME/SCALE.csv, .json and .png.
@@ -199,6 +205,7 @@ def experiment(argv: list[str]) -> None:
             out: Where the results go.
             runs: Where the runs of its cells are kept.
             cells: Only cells whose name matches one of these comma-separated shell patterns.
+            partial: Write the results of the finished cells also when some are left.
             redraw_only: Only draw the figure again, from the CSV that is there.
         """
         if name not in EXPERIMENTS:
@@ -207,7 +214,7 @@ def experiment(argv: list[str]) -> None:
             print(f"wrote {redraw(EXPERIMENTS[name], scale, out=out)}")
             return
         command = ["sombrl", "experiment", *argv]
-        run_experiment(EXPERIMENTS[name], scale, out=out, runs=runs, pattern=cells, command=command)
+        run_experiment(EXPERIMENTS[name], scale, out=out, runs=runs, pattern=cells, partial=partial, command=command)
 
     _call(options, argv, "sombrl experiment")
 

@@ -17,10 +17,12 @@ class RunConfig:
     """An environment of sombrl (`sombrl list envs`), any Gymnasium Box/Box id, or module:Id-v0."""
     env_kwargs: tuple[str, ...] = ()
     """Options of the environment as name=value, e.g. reward=sparse."""
-    action_repeat: int = 1
-    """Frames per decision; rewards are summed."""
+    action_repeat: int | None = None
+    """Frames per decision; rewards are summed. Default: 2 for dmc:, as results there are published, else 1."""
     action_cost: float = 0.0
     """K of the cost K‖u‖₂ charged for the physical action on every frame."""
+    env_workers: int = 0
+    """Processes that step the environments of the seeds; 0: this one, in turn (docs/environments.md)."""
     episode_length: int | None = None
     """Decisions per episode; default: the environment's own limit."""
     setting: Literal["finite-horizon", "discounted", "non-episodic", "unsupervised"] = "finite-horizon"
@@ -44,7 +46,15 @@ class RunConfig:
     update_minimum: int = 1
     """Non-episodic: never sooner than this (the Lyapunov constant's: sombrl.theory.lyapunov_minimum)."""
     episodes: int = 10
-    """Episodes per seed; non-episodic: updates."""
+    """Episodes per seed; non-episodic: updates. Algorithms that learn at every decision: see decisions."""
+    decisions: int | None = None
+    """Decisions per seed, for algorithms that learn at every decision; default: those of `episodes` full episodes."""
+    report_every: int = 500
+    """Algorithms that learn at every decision: decisions between two reports (and checkpoints)."""
+    eval_every: int = 0
+    """Evaluate after every so many decisions, without exploring; 0: never (`sombrl eval` does it afterwards)."""
+    eval_episodes: int = 5
+    """Episodes per evaluation."""
     seed: int = 0
     """The first seed."""
     seeds: int = 1
@@ -52,9 +62,15 @@ class RunConfig:
 
     def __post_init__(self):
         """Refuse impossible numbers."""
-        for name in ("episodes", "seeds", "action_repeat"):
-            if getattr(self, name) < 1:
+        if self.decisions is not None and self.decisions < 1:
+            raise SombrlError(f"--decisions must be at least 1, not {self.decisions}.")
+        if self.eval_every < 0:
+            raise SombrlError(f"--eval-every must be 0 or more decisions, not {self.eval_every}.")
+        for name in ("episodes", "seeds", "action_repeat", "report_every", "eval_episodes"):
+            if (getattr(self, name) or 0) < 1 and (name, getattr(self, name)) != ("action_repeat", None):
                 raise SombrlError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}.")
+        if self.env_workers < 0:
+            raise SombrlError(f"--env-workers must be 0 or more, not {self.env_workers}.")
         if self.seed < 0:
             raise SombrlError(f"--seed must be at least 0, not {self.seed}.")
         if self.downstream and self.setting != "unsupervised":

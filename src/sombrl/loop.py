@@ -23,7 +23,7 @@ from sombrl.replay import Replay
 from sombrl.seeds import over_seeds, role_keys
 from sombrl.settings import Setting
 
-ROLES = ("init", "fit", "imagine", "improve", "act")
+ROLES = ("init", "fit", "imagine", "improve", "act", "start", "renew_learner", "renew_controller")
 
 
 class LoopState(eqx.Module):
@@ -34,6 +34,8 @@ class LoopState(eqx.Module):
     replay: Replay
     obs: np.ndarray  # where the environments are, [seeds, obs]
     total_reward: np.ndarray  # [seeds], float64
+    episode: np.ndarray  # [seeds], the number of the episode each seed is in (online.py)
+    episode_return: np.ndarray  # [seeds], what it has earned in it so far
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Compiled:
     start: Callable
     begin_episode: Callable
     improve: Callable
+    renew_learner: Callable
+    renew_controller: Callable
     act: Callable
     gather: Callable
     add: Callable
@@ -120,6 +124,8 @@ class Compiled:
             start=over_seeds(lambda mdp, key: controller.init(mdp, key=key)),
             begin_episode=over_seeds(controller.begin_episode),
             improve=over_seeds(lambda state, mdp, replay, key: controller.improve(state, mdp, replay, key=key)),
+            renew_learner=over_seeds(lambda state, key: learner.renew(state, key=key), double_precision=double),
+            renew_controller=over_seeds(lambda state, mdp, key: controller.renew(state, mdp, key=key)),
             act=over_seeds(act),
             gather=over_seeds(gather),
             add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
@@ -155,10 +161,14 @@ def run(
         clock = _Clock()
 
         learner_state, fit_metrics = clock("fit", compiled.fit, state.learner, state.replay, key["fit"])
+        if renewal_due(learner.renew_every, n + 1):
+            learner_state = compiled.renew_learner(learner_state, key["renew_learner"])
         mdp = clock("imagine", compiled.imagine, learner_state, iteration, key["imagine"])
         controller_state, improve_metrics = clock(
             "improve", compiled.improve, state.controller, mdp, state.replay, key["improve"]
         )
+        if renewal_due(controller.renew_every, n + 1):
+            controller_state = compiled.renew_controller(controller_state, mdp, key["renew_controller"])
         chunk, controller_state = clock(
             *("collect", collect, envs, compiled, learner_state, mdp, controller_state, setting, key["act"]),
             iteration=n,
@@ -169,9 +179,12 @@ def run(
         visited = compiled.diagnose(learner_state, mdp, chunk.transitions, chunk.valid)
 
         total_reward = state.total_reward + chunk.returns
-        state = LoopState(learner_state, controller_state, replay, chunk.last_obs, total_reward)
+        episode = np.full(len(seeds), n + 1)
+        state = LoopState(
+            *(learner_state, controller_state, replay, chunk.last_obs, total_reward, episode, np.zeros(len(seeds)))
+        )
         metrics = {name: np.asarray(value) for name, value in (fit_metrics | improve_metrics | visited).items()}
-        _refuse_nan(metrics, seeds, n)
+        refuse_nan(metrics, seeds, n)
         yield Report(n, state, mdp, chunk, metrics, clock.seconds)
 
 
@@ -183,7 +196,9 @@ def initial_state(envs: AbstractEnvs, compiled: Compiled, seeds: Sequence[int], 
     replay = Replay.empty(capacity, envs.spec.obs_dim, envs.spec.action_dim)
     replay = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(seeds), *leaf.shape)), replay)
     obs, total_reward = np.zeros((len(seeds), envs.spec.obs_dim), np.float32), np.zeros(len(seeds))
-    return LoopState(learner_state, compiled.start(mdp, key["init"]), replay, obs, total_reward)
+    episode, episode_return = np.zeros(len(seeds), np.int64), np.zeros(len(seeds))
+    controller_state = compiled.start(mdp, key["start"])
+    return LoopState(learner_state, controller_state, replay, obs, total_reward, episode, episode_return)
 
 
 def collect(
@@ -241,6 +256,11 @@ def collect(
     return Chunk(rows, valid, reward.sum(axis=1), last_obs.copy()), controller_state
 
 
+def renewal_due(every: int | None, calls: int) -> bool:
+    """Whether it is time to forget something, after so many fits or improvements."""
+    return every is not None and calls > 0 and calls % every == 0
+
+
 class _Clock:
     """Wall-clock seconds per stage, results waited for."""
 
@@ -254,7 +274,8 @@ class _Clock:
         return result
 
 
-def _refuse_nan(metrics: dict[str, np.ndarray], seeds: Sequence[int], iteration: int) -> None:
+def refuse_nan(metrics: dict[str, np.ndarray], seeds: Sequence[int], iteration: int) -> None:
+    """Stop a run whose numbers are not numbers any more."""
     for name, values in metrics.items():
         if not np.all(np.isfinite(values)):
             broken = [seed for seed, value in zip(seeds, values, strict=True) if not np.isfinite(value)]

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-from sombrl.records import SombrlError
+from sombrl.errors import SombrlError
 
 LISTINGS = {
     "environment": "sombrl list envs",

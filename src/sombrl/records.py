@@ -11,18 +11,14 @@ import abc
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
+
+from sombrl.errors import RunFault as RunFault
+from sombrl.errors import SombrlError as SombrlError
 
 State = Any
 """What a model imagines with: a vector for GPs and ensembles, a latent for recurrent models."""
-
-
-class SombrlError(Exception):
-    """A mistake of the caller, told in one sentence that says what to do. The command line exits with 2."""
-
-
-class RunFault(Exception):
-    """Something broke while running (NaN from a simulator, a full disk). The command line exits with 1."""
 
 
 class Transition(eqx.Module):
@@ -43,6 +39,8 @@ class Prediction(eqx.Module):
     epistemic_std: Float[Array, " state"]  # σₙ: shrinks with data, physical units
     aleatoric_std: Float[Array, " state"]  # noise: does not shrink, physical units
     scale: Float[Array, " state"]  # the unit of a normalised output: σₙ/scale has no dimension
+    task_std: Float[Array, " task"] = eqx.field(default_factory=lambda: jnp.zeros(0, jnp.float32))
+    """Epistemic std of the learned reward (and termination), normalised; empty where they are not learned."""
 
 
 class AbstractTask(eqx.Module):

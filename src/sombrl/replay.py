@@ -3,16 +3,17 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+import jax.random as jr
+from jaxtyping import Array, Bool, Int, Key
 
 from sombrl.records import Transition
 
 
 class Replay(eqx.Module):
-    """The transitions of one seed, oldest overwritten first."""
+    """The transitions of one seed, oldest overwritten first. The buffers of several have a leading seed axis."""
 
     data: Transition  # every leaf [capacity, ...]
-    added: Int[Array, ""]  # how many were ever added
+    added: Int[Array, "*seeds"]  # how many were ever added
 
     @staticmethod
     def empty(capacity: int, obs_dim: int, action_dim: int) -> "Replay":
@@ -35,6 +36,11 @@ class Replay(eqx.Module):
         return self.data.reward.shape[0]
 
     @property
+    def at_least(self) -> int:
+        """So many rows hold data for sure: what can be known when a program is compiled."""
+        return 0
+
+    @property
     def count(self) -> Int[Array, ""]:
         """How many rows hold data."""
         return jnp.minimum(self.added, self.capacity)
@@ -52,3 +58,8 @@ class Replay(eqx.Module):
         slot = jnp.where(keep, (self.added + rank) % self.capacity, self.capacity)  # out of range: dropped
         data = jax.tree.map(lambda buffer, row: buffer.at[slot].set(row, mode="drop"), self.data, rows)
         return Replay(data, self.added + total)
+
+    def sample(self, number: int, *, key: Key[Array, ""]) -> Transition:
+        """`number` rows drawn uniformly with replacement; meaningless while the buffer is empty."""
+        rows = jr.randint(key, (number,), 0, jnp.maximum(self.count, 1))
+        return jax.tree.map(lambda leaf: leaf[rows], self.data)

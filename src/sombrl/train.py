@@ -1,11 +1,15 @@
 """A run on disk: train, resume, and never lose more than the iteration in progress."""
 
+import contextlib
+import dataclasses
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from sombrl import checkpoint
 from sombrl.agent import Agent, load
@@ -15,6 +19,7 @@ from sombrl.progress import Progress
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs import RunFolder
 from sombrl.sinks import TensorBoardSink
+from sombrl.together import iterate
 
 Hook = Callable[[Agent, Report], None]
 
@@ -32,8 +37,10 @@ def train(
 ) -> Agent:
     """Start a run in the new folder `out` and see it through."""
     agent = Agent(algorithm, config, run_config)  # before the folder: bad settings leave nothing behind
+    agent.planned_iterations  # noqa: B018  (refuses --decisions where there are episodes)
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
-    return drive(agent, folder, run_config.episodes, checkpoint_every, tensorboard, hook, resumed=False)
+    drive([Run(agent, folder, False, hook)], agent.planned_iterations, checkpoint_every, tensorboard)
+    return agent
 
 
 def resume(path: Path, *, episodes: int | None = None, checkpoint_every: int = 1, tensorboard: bool = True) -> Agent:
@@ -43,56 +50,119 @@ def resume(path: Path, *, episodes: int | None = None, checkpoint_every: int = 1
     agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
     for note in agent.notes:
         print(note, file=sys.stderr)
-    until = agent.run_config.episodes if episodes is None else episodes
+    if episodes is not None and agent.parts.online:
+        raise SombrlError(f"{agent.algorithm} counts decisions, and its buffer has room for those it was started with.")
+    until = agent.planned_iterations if episodes is None else episodes
     if episodes is not None and episodes < agent.iteration:
         raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
     if until <= agent.iteration:
         raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
-    return drive(agent, folder, until, checkpoint_every, tensorboard, lambda agent, report: None, resumed=True)
+    drive([Run(agent, folder, True)], until, checkpoint_every, tensorboard)
+    return agent
 
 
-def drive(
-    agent: Agent,
-    folder: RunFolder,
-    until: int,
-    checkpoint_every: int,
-    tensorboard: bool,
-    hook: Hook,
-    resumed: bool,
-) -> Agent:
-    """Metrics first, then the checkpoint: on resume the metrics are cut back to the checkpoint, never short of it."""
+@dataclasses.dataclass
+class Run:
+    """An agent, the folder it is saved in, and what is called after every iteration."""
+
+    agent: Agent
+    folder: RunFolder
+    resumed: bool
+    hook: Hook = lambda agent, report: None
+    saved: int | None = None
+    """The iteration of the newest checkpoint."""
+    warned: bool = False
+    """About rewards that nobody can learn from."""
+
+
+def drive(runs: Sequence[Run], until: int, checkpoint_every: int, tensorboard: bool) -> None:
+    """Train up to iteration `until`; several agents side by side (together.py).
+
+    Metrics first, then the checkpoint: on resume the metrics are cut back to the checkpoint, never short of it.
+    """
     if checkpoint_every < 1:
         raise SombrlError(f"--checkpoint-every must be at least 1, not {checkpoint_every}.")
-    saved = agent.iteration if resumed else None
-    with folder.lock(), terminate_as_interrupt():
-        folder.truncate(agent.iteration)
-        frames = max((row["env_frames"] for row in folder.rows()), default=0)
-        sink = TensorBoardSink(folder.tensorboard, agent.seeds, frames if resumed else None) if tensorboard else None
-        for note in sink.notes if sink else ():
-            print(note, file=sys.stderr)
+    agents, sinks = [run.agent for run in runs], []
+    label = agents[0].label if len(runs) == 1 else f"{agents[0].label} and {len(runs) - 1} beside it"
+    with contextlib.ExitStack() as stack:
+        for run in runs:
+            stack.enter_context(run.folder.lock())
+        stack.enter_context(terminate_as_interrupt())
+        for run in runs:
+            run.saved = run.agent.iteration if run.resumed else None
+            run.folder.truncate(run.agent.iteration)
+            sinks.append(_sink(run) if tensorboard else None)
         try:
-            with Progress(until, agent.label, len(agent.seeds)) as shown:
-                for report in agent.iterations(until, on_decision=shown.decision):
-                    rows = agent.rows(report)
-                    folder.append(rows)
-                    if agent.iteration % checkpoint_every == 0 or agent.iteration == until:
-                        agent.save_checkpoint(folder)
-                        saved = agent.iteration
-                    if sink:
-                        sink.write(rows)
-                    hook(agent, report)
-                    shown.iteration(agent.summary(report))
-        except (KeyboardInterrupt, RunFault) as stop:
-            if saved != agent.iteration and agent.iteration > 0:
-                agent.save_checkpoint(folder)
-            where = f"{agent.iteration} of {until} episodes are saved; continue with: sombrl resume {folder.path}"
+            with Progress(until, label, sum(len(agent.seeds) for agent in agents)) as shown:
+                for reports in _reports(agents, until, shown.decision):
+                    for run, report, sink in zip(runs, reports, sinks, strict=True):
+                        _record(run, report, sink, due=_due(run.agent.iteration, checkpoint_every, until))
+                    shown.iteration(_summary(agents, reports))
+        except (KeyboardInterrupt, RunFault, jax.errors.JaxRuntimeError) as stop:
+            if isinstance(stop, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(stop):
+                raise
+            for run in runs:
+                if run.saved != run.agent.iteration and run.agent.iteration > 0:
+                    run.agent.save_checkpoint(run.folder)
+            folders = " ".join(str(run.folder.path) for run in runs)
+            where = f"{agents[0].iteration} of {until} episodes are saved; continue with: sombrl resume {folders}"
             if isinstance(stop, RunFault):
                 raise RunFault(f"{str(stop).rstrip('.')}; {where}") from stop
+            if not isinstance(stop, KeyboardInterrupt):
+                raise RunFault(
+                    "the device is out of memory: use fewer --seeds, or a smaller --capacity (replay is kept there); "
+                    f"{where}"
+                ) from stop
             raise Interrupted(where) from None
         finally:
-            if sink:
-                sink.close()
-    return agent
+            for sink in sinks:
+                if sink:
+                    sink.close()
+
+
+def _reports(agents: Sequence[Agent], until: int, on_decision: Callable[[int, int], None]) -> Iterator[list[Report]]:
+    if len(agents) > 1:
+        yield from iterate(agents, until, on_decision)
+    else:
+        for report in agents[0].iterations(until, on_decision=on_decision):
+            yield [report]
+
+
+def _record(run: Run, report: Report, sink: TensorBoardSink | None, *, due: bool) -> None:
+    """Write what an iteration has brought."""
+    agent, rows = run.agent, run.agent.rows(report)
+    if not run.warned and (warning := agent.reward_warning(report)):
+        print(f"sombrl: {warning}", file=sys.stderr)
+        run.warned = True
+    if agent.evaluation_due():
+        returns = agent.evaluate(agent.run_config.eval_episodes).mean(axis=0).tolist()
+        rows = [row | {"eval/ep_rew_mean": value} for row, value in zip(rows, returns, strict=True)]
+    run.folder.append(rows)
+    if due:
+        agent.save_checkpoint(run.folder)
+        run.saved = agent.iteration
+    if sink:
+        sink.write(rows)
+    run.hook(agent, report)
+
+
+def _due(iteration: int, checkpoint_every: int, until: int) -> bool:
+    return iteration % checkpoint_every == 0 or iteration == until
+
+
+def _summary(agents: Sequence[Agent], reports: Sequence[Report]) -> dict[str, Any]:
+    """The progress line: of all agents, the returns; of the first, the rest."""
+    summaries = [agent.summary(report) for agent, report in zip(agents, reports, strict=True)]
+    rate = sum(summary["decisions_per_s"] for summary in summaries)
+    return summaries[0] | {"return": [r for s in summaries for r in s["return"]], "decisions_per_s": rate}
+
+
+def _sink(run: Run) -> TensorBoardSink:
+    frames = max((row["env_frames"] for row in run.folder.rows()), default=0)
+    sink = TensorBoardSink(run.folder.tensorboard, run.agent.seeds, frames if run.resumed else None)
+    for note in sink.notes:
+        print(note, file=sys.stderr)
+    return sink
 
 
 class Interrupted(Exception):

@@ -1,5 +1,7 @@
 """What the loop may rely on, for every kind of environment: add a row to `CASES`."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 
@@ -17,19 +19,48 @@ CASES = {
     "MountainCarContinuous-v0": {"name": "MountainCarContinuous-v0", "action_repeat": 2},
     "an id of the user's": {"name": "sombrl-tests/Tiny-v0"},
     "a function": {"name": Tiny, "episode_length": 9, "action_repeat": 3},
+    "a function, in processes": {"name": Tiny, "episode_length": 9, "action_repeat": 3, "workers": 2},
+    "Swimmer-v5": {"name": "Swimmer-v5", "needs": "mujoco"},
+    "dmc": {"name": "dmc:cartpole-swingup", "needs": "dm_control", "action_cost": 0.1},
+    "dmc, repeated": {"name": "dmc:reacher-hard", "needs": "dm_control", "action_repeat": 3},
+    "dmc, in processes": {"name": "dmc:finger-turn_hard", "needs": "dm_control", "action_repeat": 2, "workers": 2},
 }
 SEEDS = [0, 1, 2, 3, 4]
+IDLE: dict[str, list] = {}  # processes are started once and used by many tests, each from the blank state
 
 
 @pytest.fixture(params=list(CASES))
 def make(request):
     case = dict(CASES[request.param])
-    name = case.pop("name")
+    name, needs = case.pop("name"), case.pop("needs", None)
+    if needs and importlib.util.find_spec(needs) is None:
+        pytest.skip(f"{needs} is not installed: pip install 'sombrl[dmc]'")
+    lent = []
 
     def build(seeds=SEEDS, **options):
-        return make_envs(name, seeds, **{**case, **options})
+        if not case.get("workers") or len(seeds) < len(SEEDS):  # fewer rows, without processes: the same bits
+            return make_envs(name, seeds, **{**case, **options, "workers": 0})
+        key = repr((name, list(seeds), options))
+        if not IDLE.get(key):
+            envs = make_envs(name, seeds, **{**case, **options})
+            IDLE[key] = [(envs, envs.get_state())]
+        envs, blank = IDLE[key].pop()
+        envs.set_state(blank)
+        lent.append((key, (envs, blank)))
+        return envs
 
-    return build
+    yield build
+    for key, pair in lent:
+        IDLE[key].append(pair)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def end_processes():
+    yield
+    for pairs in IDLE.values():
+        for envs, _ in pairs:
+            envs.close()
+    IDLE.clear()
 
 
 def play(envs, steps, rng, active=None):
@@ -183,3 +214,92 @@ def test_actions_are_clipped(make):
     inside = envs.step(np.ones((5, envs.spec.action_dim)), np.ones(5, bool))
     envs.reset(0)
     assert equal([inside], [envs.step(np.full((5, envs.spec.action_dim), 7.0), np.ones(5, bool))])
+
+
+def alone(make, seed, episode, actions):
+    """The episode of one row by itself: [start, every step]."""
+    envs = make(seeds=[seed])
+    start = envs.reset(episode)[0]
+    steps = [envs.step(action[None], np.ones(1, bool)) for action in actions]
+    return start, steps
+
+
+def test_one_row_starts_again_while_the_others_go_on(make):
+    envs = make()
+    rng, again = np.random.default_rng(3), np.array([False, True, False, True, False])
+    actions = rng.uniform(-1, 1, (5, 5, envs.spec.action_dim)).astype(np.float32)
+    before = envs.reset(0)
+    steps = [envs.step(a, np.ones(5, bool)) for a in actions[:2]]
+    now = envs.reset_rows(again, np.array([9, 4, 9, 7, 9]))
+    assert now.dtype == np.float32 and not np.shares_memory(now, steps[-1].obs)
+    assert np.array_equal(now[~again], steps[-1].obs[~again])  # where they were
+    steps += [envs.step(a, np.ones(5, bool)) for a in actions[2:]]
+    for row, (episode, first) in enumerate([(0, 0), (4, 2), (0, 0), (7, 2), (0, 0)]):
+        start, expected = alone(make, row, episode, actions[first:, row])
+        assert np.array_equal(start, before[row] if first == 0 else now[row])
+        assert equal(steps[first:], expected, slice(row, row + 1))
+
+
+def test_no_transition_crosses_the_border_of_an_episode(make):
+    """Rows end at different times; each is started again as soon as it is over, as a loop would."""
+    envs, length = make(episode_length=3), 3
+    rng = np.random.default_rng(5)
+    obs, episodes, seen = envs.reset(0), np.zeros(5, int), {row: [[]] for row in range(5)}
+    envs.reset_rows(np.array([False, False, True, False, True]), np.full(5, 0))
+    for t in range(8):
+        actions = rng.uniform(-1, 1, (5, envs.spec.action_dim)).astype(np.float32)
+        active = np.array([True, t != 1, True, t > 0, True])
+        step = envs.step(actions, active)
+        for row in np.flatnonzero(active):
+            seen[row][-1].append((obs[row], actions[row], step.obs[row], step.truncated[row]))
+        over = step.terminated | step.truncated
+        episodes[over] += 1
+        obs = envs.reset_rows(over, episodes)
+        for row in np.flatnonzero(over):
+            seen[row].append([])
+    for row, chapters in seen.items():
+        for episode, chapter in enumerate(chapters[:-1]):
+            assert [end for *_, end in chapter] == [False] * (length - 1) + [True]
+            before, actions, after = (np.stack(part) for part in list(zip(*chapter, strict=True))[:3])
+            start, expected = alone(lambda seeds: make(seeds=seeds, episode_length=3), row, episode, actions)
+            assert np.array_equal(before[0], start) and np.array_equal(before[1:], after[:-1])
+            assert np.array_equal(after, np.concatenate([s.obs for s in expected]))
+
+
+def test_state_is_exact_with_rows_in_different_episodes(make):
+    envs, fresh = make(episode_length=6), make(episode_length=6)
+    envs.reset(1)
+    play(envs, 2, np.random.default_rng(0))
+    envs.reset_rows(np.array([True, False, False, False, True]), np.array([6, 0, 0, 0, 3]))
+    play(envs, 2, np.random.default_rng(1), np.array([True, True, False, True, True]))
+    saved = envs.get_state()
+    assert all(len(value) == 5 for value in saved.values())
+    fresh.set_state(saved)
+    after = play(envs, 2, np.random.default_rng(2))
+    assert equal(after, play(fresh, 2, np.random.default_rng(2)))
+    assert after[1].truncated.tolist() == [False, True, False, True, False]  # every row has its own clock
+    only = np.array([False, True, False, True, False])
+    assert np.array_equal(envs.reset_rows(only, np.full(5, 8)), fresh.reset_rows(only, np.full(5, 8)))
+
+
+def test_rows_that_were_never_started(make):
+    envs, first = make(), np.array([True, False, False, False, False])
+    start = envs.reset_rows(first, np.zeros(5, int))
+    assert not start[1:].any()
+    assert np.isfinite(play(envs, 1, np.random.default_rng(0), first)[0].obs).all()
+    with pytest.raises(SombrlError, match="not been started for seed 1; call reset"):
+        play(envs, 1, np.random.default_rng(0))
+    fresh = make()
+    fresh.set_state(envs.get_state())
+    assert np.array_equal(envs.reset_rows(~first, np.full(5, 2)), fresh.reset_rows(~first, np.full(5, 2)))
+    assert equal(play(envs, 2, np.random.default_rng(1)), play(fresh, 2, np.random.default_rng(1)))
+
+
+def test_bad_rows_are_refused(make):
+    envs = make()
+    with pytest.raises(SombrlError, match="rows must be 5 booleans"):
+        envs.reset_rows(np.ones(5), np.zeros(5, int))
+    with pytest.raises(SombrlError, match="episodes must be 5 integers"):
+        envs.reset_rows(np.ones(5, bool), np.zeros(4, int))
+    with pytest.raises(SombrlError, match="episode number"):
+        envs.reset_rows(np.ones(5, bool), np.array([0, 0, -1, 0, 0]))

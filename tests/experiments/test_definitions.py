@@ -3,37 +3,68 @@
 import dataclasses
 import json
 
+import equinox as eqx
 import numpy as np
 import pytest
 
+from sombrl import agent
 from sombrl.agent import Agent
 from sombrl.cli import main
 from sombrl.controllers.icem import PRESETS
-from sombrl.experiments import EXPERIMENTS, SCALES
+from sombrl.envs.registry import make_envs
+from sombrl.experiments import EXPERIMENTS, SCALES, run_experiment
 from sombrl.experiments.base import FunctionCell, TrainCell
+from sombrl.experiments.figures import Panel, curves, draw_tiles
 from sombrl.experiments.gp import BONUS_WEIGHT
 from sombrl.experiments.gp_nonepisodic import at_goal
 from sombrl.experiments.lambda_strategies import strategies
+from sombrl.experiments.mbpo import MBPO_LOOKS
 from sombrl.experiments.rkhs_projection import TRUE_NORM, project_for_bounds
-from sombrl.exploration.config import ExploreConfig
 from sombrl.plots import drawing
-from sombrl.results import Row
+from sombrl.results import Row, read_rows
 from tests.experiments.toy import TOY
 
 everywhere = pytest.mark.parametrize("scale", SCALES)
 each = pytest.mark.parametrize("name", list(EXPERIMENTS))
+MBPO = [name for name in EXPERIMENTS if name.startswith("mbpo-")]
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Environments by their settings."""
+    return {}
+
+
+@pytest.fixture
+def shared_envs(made, monkeypatch):
+    """Each environment is made once: simulators are slow to load, and here nobody steps them."""
+
+    def make_once(*args, **options):
+        settings = repr((args, options))
+        if settings not in made:
+            made[settings] = make_envs(*args, **options)
+        return made[settings]
+
+    monkeypatch.setattr(agent, "make_envs", make_once)
+
+
+def build(cell: TrainCell) -> Agent:
+    """The agent of a cell with one seed, which is enough to refuse what does not go together."""
+    return Agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, seeds=1))
 
 
 @each
 @everywhere
-def test_cells_are_valid(name, scale):
+def test_cells_are_valid(name, scale, shared_envs):
     cells = EXPERIMENTS[name].cells_at(scale)
     assert cells
     settings = [json.dumps(cell.settings(), sort_keys=True) for cell in cells]  # JSON, so that it can be compared
     assert len(set(settings)) == len(cells)
     for cell in cells:
         if isinstance(cell, TrainCell):
-            Agent(cell.algorithm, cell.config, cell.run)  # refuses what does not go together
+            iterations = build(cell).planned_iterations
+            assert iterations >= 2
+            assert cell.evaluation is None or (cell.evaluation.every or 1) <= iterations
             assert cell.run.setting == "non-episodic" or cell.run.episode_length is not None
             assert cell.run.seeds >= 2
         else:
@@ -49,24 +80,26 @@ def test_scales_differ(name):
 
 @everywhere
 def test_methods_have_their_own_numbers_and_no_others(scale):
-    default = ExploreConfig()
     cells = [cell for e in EXPERIMENTS.values() for cell in e.cells_at(scale) if isinstance(cell, TrainCell)]
     assert {cell.method for cell in cells} >= {"optimistic", "hucrl", "pets", "greedy", "oracle", "random"}
     read = {
-        "optimistic": {"bonus_weight", "schedule", "bonus_weight_end", "bonus_weight_steps", "theory"},
+        "optimistic": {"bonus_weight", "schedule", "bonus_weight_end", "bonus_weight_steps", "theory", "bonus"},
         "hucrl": {"beta"},
     }
     for cell in cells:
-        explore = cell.config.explore
+        explore, default = cell.config.explore, type(cell.config)().explore
         changed = {f.name for f in dataclasses.fields(explore) if getattr(explore, f.name) != getattr(default, f.name)}
         assert changed - {"explore"} <= read.get(explore.explore, set()), cell.name
         if cell.method in ("optimistic", "hucrl", "pets", "greedy"):
             assert explore.explore == cell.method
         if cell.method == "optimistic":
-            assert explore.bonus_weight == BONUS_WEIGHT and explore.schedule == "constant"
+            weight, schedule, bonus = explore.bonus_weight, explore.schedule, explore.bonus
+            published = {"gp-icem": (BONUS_WEIGHT, "constant", "norm"), "mbpo": (1.0, "auto", "mean")}
+            assert (weight, schedule, bonus) == published[cell.algorithm]
         if cell.method == "hucrl":
             assert explore.beta == (3.0 if cell.run.setting == "non-episodic" else 2.0)
-        assert (cell.config.model == "true") == ("oracle" in cell.method)
+        if cell.algorithm == "gp-icem":
+            assert (cell.config.model == "true") == ("oracle" in cell.method)
         assert (cell.run.setting == "unsupervised") == bool(cell.run.downstream)
         assert cell.evaluation is None or set(cell.evaluation.tasks) == set(cell.run.downstream)
 
@@ -84,6 +117,76 @@ def test_paper_scale_has_the_published_numbers():
     assert {cell.run.env_kwargs for cell in cells} == {(f"action_cost={c}",) for c in (0.0, 0.1, 0.2)}
     assert {(cell.run.episodes, cell.run.update_every, cell.run.seeds) for cell in cells} == {(100, 10, 5)}
     assert {cell.config.icem for cell in cells if cell.run.env == "pendulum"} == {PRESETS["pendulum"]}
+
+
+def test_mbpo_has_the_published_numbers_at_scale_paper():
+    cells = {cell.name: cell for cell in EXPERIMENTS["mbpo-state"].cells_at("paper")}
+    assert len(cells) == 8 * 3
+    for cell in cells.values():
+        sac, ensemble, run = cell.config.sac, cell.config.ensemble, cell.run
+        width = 512 if cell.name.startswith(("humanoid", "quadruped")) else 256
+        assert sac.hidden == ensemble.hidden == (width, width)
+        assert (sac.updates_per_call, sac.batch_size, ensemble.members, ensemble.steps_per_fit) == (5, 256, 5, 5)
+        assert (run.action_repeat, run.episode_length) == ((2, 500) if run.env.startswith("dmc:") else (1, 999))
+        assert (run.seeds, cell.evaluation.episodes) == (5, 3)
+    decisions = {cell.run.env: (cell.run.decisions, 500 * cell.evaluation.every) for cell in cells.values()}
+    assert decisions["MountainCarContinuous-v0"] == (25_000, 2500)
+    assert decisions["dmc:cartpole-swingup_sparse"] == (100_000, 5000)
+    assert decisions["dmc:walker-run"] == (50_000, 5000)
+
+
+@pytest.mark.parametrize("name", MBPO)
+@everywhere
+def test_cells_of_a_group_differ_in_their_exploration_alone(name, scale, shared_envs):
+    cells = EXPERIMENTS[name].cells_at(scale)
+    groups = {cell.group for cell in cells} - {None}
+    assert "group" not in json.dumps([cell.settings() for cell in cells])
+    assert bool(groups) == (name != "mbpo-dmc-trap")
+    for group in groups:
+        members = [cell for cell in cells if cell.group == group]
+        assert len(members) >= 2
+        first = members[0]
+        controllers = [build(cell).parts.controller for cell in members]
+        assert all(eqx.tree_equal(controllers[0], other) for other in controllers)
+        for cell in members:
+            assert (cell.algorithm, cell.run, cell.metrics) == (first.algorithm, first.run, first.metrics)
+            assert (cell.evaluation, cell.checkpoint_every) == (first.evaluation, first.checkpoint_every)
+            assert dataclasses.replace(cell.config, explore=first.config.explore) == first.config
+
+
+def test_action_costs_and_schedules_are_those_of_their_cells():
+    cells = EXPERIMENTS["mbpo-action-cost"].cells_at("paper")
+    assert {cell.run.action_cost for cell in cells} == {0.1, 0.25, 0.4}
+    assert all(cell.env == f"{cell.run.env} K={cell.run.action_cost}" for cell in cells)
+    cells = {cell.name: cell for cell in EXPERIMENTS["mbpo-lambda-strategies"].cells_at("paper")}
+    for name in ("mountain-car/linear", "cartpole-sparse/exponential"):
+        assert cells[name].config.explore.bonus_weight_steps == cells[name].run.decisions
+
+
+def test_mbpo_experiment_from_start_to_figure(tmp_path):
+    places = {"out": tmp_path / "results", "runs": tmp_path / "runs"}
+    path = run_experiment(EXPERIMENTS["mbpo-action-cost"], "smoke", **places)
+    rows = read_rows(path)
+    assert {row.method for row in rows} == {"optimistic", "greedy"}
+    evaluated = [row for row in rows if row.metric == "eval/ep_rew_mean" and row.method == "greedy"]
+    assert [(row.decisions, row.env_frames, row.seed) for row in evaluated] == [
+        (20, 20, 0),
+        (20, 20, 1),
+        (40, 40, 0),
+        (40, 40, 1),
+    ]
+    assert evaluated[0].value != evaluated[2].value  # it is the policy that has learned meanwhile
+    weights = {m: [r.value for r in rows if r.metric == "policy/bonus_weight" and r.method == m] for m in MBPO_LOOKS}
+    assert min(weights["optimistic"]) > 0.9 and set(weights["greedy"]) == {0.0}
+    assert len(path.with_suffix(".png").read_bytes()) > 10_000
+
+
+def test_only_what_it_has_is_asked_of_sac(tmp_path):
+    places = {"out": tmp_path / "results", "runs": tmp_path / "runs"}
+    assert run_experiment(EXPERIMENTS["mbpo-dmc-trap"], "smoke", pattern="*/sac", **places) is None
+    rows = read_rows(tmp_path / "runs" / "mbpo-dmc-trap-smoke" / "cartpole-sparse" / "sac" / "rows.csv")
+    assert {row.metric for row in rows} == {"eval/ep_rew_mean", "rollout/average_reward", "policy/q"}
+    assert {row.env_frames for row in rows} == {40, 80}
 
 
 def test_reset_free_mountain_car_runs_a_thousand_decisions_at_scale_small():
@@ -141,7 +244,7 @@ def synthetic(name: str, scale: str) -> list[Row]:
     rows = []
     for cell in EXPERIMENTS[name].cells_at(scale):
         extra = ["rollout/at_goal"] if cell.extra else []
-        tasks = [f"eval/{task}" for task in cell.evaluation.tasks] if cell.evaluation else []
+        tasks = [f"eval/{task}" for task in cell.evaluation.tasks or ("ep_rew_mean",)] if cell.evaluation else []
         tasks += ["eval/max_uncertainty"] if cell.evaluation and cell.evaluation.uncertainty else []
         for n in range(cell.run.episodes):
             for seed in cell.run.seed_list:
@@ -160,6 +263,12 @@ def synthetic(name: str, scale: str) -> list[Row]:
         ("gp-discounted", 4),
         ("gp-unsupervised", 8),
         ("lambda-strategies", 2),
+        ("mbpo-state", 8),
+        ("mbpo-vs-model-free", 3),
+        ("mbpo-action-cost", 6),
+        ("mbpo-bonus-ablation", 3),
+        ("mbpo-lambda-strategies", 4),
+        ("mbpo-dmc-trap", 4),
     ],
 )
 def test_figures(name, panels, tmp_path):
@@ -180,6 +289,26 @@ def test_band_and_median_are_those_of_the_seeds():
     assert axes.lines[0].get_ydata() == [1.0]
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == pytest.approx((1 - np.std([0, 1, 5]), 1 + np.std([0, 1, 5])))
+
+
+def test_tiles_have_frames_on_their_axis():
+    where = ("mbpo-state", "sac")
+    rows = [
+        Row(*where, env, "s", seed, "eval/ep_rew_mean", 2 * n, n, 0.0)
+        for env in ("Pendulum-v1", "dmc:walker-run", "dmc:hopper-hop")
+        for seed in (0, 1)
+        for n in (1000, 2000)
+    ]
+    frames, _ = curves(rows[:4], "env_frames")
+    assert frames.tolist() == [[2000, 2000], [4000, 4000]]
+    with drawing("a test"):
+        panel = Panel("eval/ep_rew_mean", "return", x="env_frames")
+        figure = draw_tiles(rows, panel, MBPO_LOOKS, title="A test", xlabel="frames", columns=2)
+        figure.draw_without_rendering()
+    titles = [axes.get_title(loc="left") for axes in figure.axes if axes.axison]
+    assert titles == ["Pendulum", "Walker run", "Hopper hop"]
+    assert figure.axes[0].lines[0].get_xdata().tolist() == [2000, 4000]
+    assert any(label.get_text().endswith("k") for label in figure.axes[0].get_xticklabels())
 
 
 def test_list_experiments(capsys):

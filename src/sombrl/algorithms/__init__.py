@@ -2,7 +2,11 @@
 
 from sombrl.algorithms.base import Algorithm, Parts
 from sombrl.algorithms.gp_icem import GP_ICEM, GPICEMConfig
+from sombrl.algorithms.mbpo import MBPO, MBPOConfig
+from sombrl.algorithms.model_free import MAXINFO_SAC, SAC_ALGORITHM
 
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (GP_ICEM,)}
+ALGORITHMS: dict[str, Algorithm] = {
+    algorithm.name: algorithm for algorithm in (GP_ICEM, MBPO, SAC_ALGORITHM, MAXINFO_SAC)
+}
 
-__all__ = ["ALGORITHMS", "Algorithm", "GPICEMConfig", "Parts"]
+__all__ = ["ALGORITHMS", "Algorithm", "GPICEMConfig", "MBPOConfig", "Parts"]

@@ -19,6 +19,7 @@ class Parts:
     exploration: Exploration
     controller: AbstractController
     capacity: int  # rows of replay per seed
+    online: bool = False  # learns at every decision (online.py) instead of between episodes (loop.py)
 
 
 Build = Callable[[Any, AbstractEnvs, Setting], Parts]

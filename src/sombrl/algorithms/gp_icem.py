@@ -53,6 +53,8 @@ def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
                 f"--model true needs one of sombrl's own worlds (`sombrl list envs`): {spec.name} is not one."
             )
         learner = TrueLearner(envs.world, spec.action_repeat)
+    if config.explore.schedule == "auto":
+        raise SombrlError("--schedule auto tunes λ against a policy, and a planner has none: use --schedule constant.")
     if config.explore.schedule == "theoretical" and config.gp.kernel == "linear":
         raise SombrlError("--schedule theoretical needs a bounded kernel: use --gp.kernel rbf or matern52.")
     return Parts(

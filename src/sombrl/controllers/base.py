@@ -18,6 +18,10 @@ class AbstractController(eqx.Module):
     def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> Any:
         """The state before anything was planned or learned."""
 
+    def for_evaluation(self) -> "AbstractController":
+        """The same controller without deliberate randomness; a planner is that already."""
+        return self
+
     @abc.abstractmethod
     def begin_episode(self, state: Any, mdp: ImaginedMDP) -> Any:
         """Forget what belongs to the last episode (a planner's warm start); keep what was learned."""
@@ -27,6 +31,15 @@ class AbstractController(eqx.Module):
         self, state: Any, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[Any, dict[str, Float[Array, ""]]]:
         """Learn from the new model. Planners return their state unchanged."""
+
+    @property
+    def renew_every(self) -> int | None:
+        """How many improvements lie between two calls of `renew`; None for never."""
+        return None
+
+    def renew(self, state: Any, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> Any:
+        """Forget some of what was learned, so that learning does not get stuck. A planner has nothing to forget."""
+        return state
 
     @abc.abstractmethod
     def act(

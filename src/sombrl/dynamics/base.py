@@ -65,6 +65,16 @@ class AbstractDrawable(eqx.Module):
         """One function from the posterior, itself a dynamics with zero epistemic std."""
 
 
+class AbstractResampled(eqx.Module):
+    """A posterior whose predictive is not a Gaussian around the mean; PETS then asks it for samples."""
+
+    @abc.abstractmethod
+    def resample(
+        self, state: Float[Array, " state"], action: Float[Array, " action"], *, key: Key[Array, ""]
+    ) -> Float[Array, " state"]:
+        """One sample of the posterior predictive, noise included, independent of every other call's."""
+
+
 class AbstractInformed(eqx.Module):
     """A posterior that knows how much its data have told it; the theoretical λₙ needs it."""
 
@@ -91,6 +101,15 @@ class AbstractLearner(eqx.Module):
     @abc.abstractmethod
     def fit(self, state: Any, replay: Replay, *, key: Key[Array, ""]) -> tuple[Any, dict[str, Float[Array, ""]]]:
         """Condition on everything in the replay; returns the new state and scalar metrics."""
+
+    @property
+    def renew_every(self) -> int | None:
+        """How many fits lie between two calls of `renew`; None for never."""
+        return None
+
+    def renew(self, state: Any, *, key: Key[Array, ""]) -> Any:
+        """Forget some of what was learned, so that learning does not get stuck; nothing unless a learner says so."""
+        return state
 
     @abc.abstractmethod
     def dynamics(self, state: Any) -> AbstractDynamics:

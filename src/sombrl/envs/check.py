@@ -47,9 +47,9 @@ def check_env(env: EnvSource, *, seed: int = 0, steps: int = 200, **options: Any
             findings.append(Finding("error", _sentence(error)))
     if isinstance(envs, GymnasiumEnvs):
         findings += _run_gymnasium_checker(env, options.get("env_kwargs") or {})
-        if not isinstance(env, gymnasium.Env):  # a ready one belongs to the caller
-            with contextlib.suppress(Exception):
-                envs.close()
+    if not isinstance(env, gymnasium.Env):  # a ready one belongs to the caller
+        with contextlib.suppress(Exception):
+            envs.close()
     return list(dict.fromkeys(findings))
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sombrl.envs.base import EnvSpec
-from sombrl.records import RunFault, SombrlError
+from sombrl.envs.interface import EnvSpec
+from sombrl.errors import RunFault, SombrlError
 
 
 def check_cost(value: object, name: str = "action_cost") -> float:
@@ -50,13 +50,6 @@ def refuse_end(name: str) -> SombrlError:
         f"{name} terminates, and the non-episodic setting never resets: choose a variant that goes on (such as "
         "mountain-car), wrap the environment so that it does, or use another --setting."
     )
-
-
-def check_episode(episode: int) -> int:
-    """An episode number ≥ 0."""
-    if not 0 <= episode < 2**31:
-        raise SombrlError(f"An episode number must be an integer from 0 to 2³¹ − 1, not {episode!r}.")
-    return int(episode)
 
 
 def check_step_inputs(

@@ -11,15 +11,8 @@ from jaxtyping import Array, Bool, Float, Key, PyTree, UInt
 
 from sombrl.envs.action_cost import ActionCost, norm
 from sombrl.envs.base import ENDLESS, AbstractEnvs, AbstractWorld, EnvSpec, Step
-from sombrl.envs.guards import (
-    check_cost,
-    check_count,
-    check_episode,
-    check_seeds,
-    check_step_inputs,
-    refuse_end,
-    require_finite,
-)
+from sombrl.envs.guards import check_cost, check_count, check_seeds, refuse_end
+from sombrl.envs.rows import Rows
 from sombrl.records import SombrlError
 
 STREAM = 0x656E76  # "env": keeps these keys apart from whatever else is derived from the same seed
@@ -69,47 +62,43 @@ class JaxEnvs(AbstractEnvs):
         if self._template[1].shape != (world.obs_dim,) or self._template[1].dtype != jnp.float32:
             got = f"{self._template[1].dtype}{list(self._template[1].shape)}"
             raise SombrlError(f"{name}: observe must return float32[{world.obs_dim}] (obs_dim), not {got}.")
-        self._episode = -1
-        self._states: list[PyTree] = []
-        self._obs = np.zeros((len(self.seeds), world.obs_dim), np.float32)
-        self._decisions = np.zeros(len(self.seeds), np.int64)
-        self._over = np.ones(len(self.seeds), bool)
+        self._rows = Rows(self.spec, self.seeds)
+        blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._template[0])
+        self._states: list[PyTree] = [blank] * len(self.seeds)
 
-    def reset(self, episode: int) -> np.ndarray:
-        """Start episode number `episode` on every seed; the observations, [seeds, obs]."""
-        self._episode = check_episode(episode)
-        starts = [self._start(np.array([seed, episode], np.uint32)) for seed in self.seeds]
-        self._states = [state for state, _ in starts]
-        self._obs = np.stack([np.asarray(obs) for _, obs in starts])
-        self._decisions = np.zeros(len(self.seeds), np.int64)
-        self._over = np.zeros(len(self.seeds), bool)
-        for row, obs in enumerate(self._obs):
-            self._require_finite(row, obs, "observation")
-        return self._obs.copy()
+    def reset_rows(self, rows: np.ndarray, episodes: np.ndarray) -> np.ndarray:
+        """Start the given episode on the given rows; where all of them are, [seeds, obs]."""
+        pairs = self._rows.check_reset(rows, episodes)
+        starts = [self._start(np.array([self.seeds[row], episode], np.uint32)) for row, episode in pairs]
+        for (row, episode), (state, obs) in zip(pairs, starts, strict=True):
+            self._rows.begin(row, episode)
+            self._states[row] = state
+            self._rows.see(row, np.asarray(obs))
+        return self._rows.obs.copy()
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         """Execute `actions` in [-1, 1] on the rows that are active."""
-        self._require_reset()
-        actions, active = check_step_inputs(self.spec, self.seeds, self._over, actions, active)
+        at = self._rows
+        actions, active = at.check_step(actions, active)
         repeat = self.spec.action_repeat
         pending = {}
         for row in np.flatnonzero(active).tolist():
-            self._require_finite(row, actions[row], "action")
-            done = self._decisions[row]
+            at.require_finite(row, actions[row], "action")
+            done = at.decisions[row]
             frames = min(repeat, self._frames - done * repeat)
-            counters = np.array([self.seeds[row], self._episode, done, frames], np.uint32)
+            counters = np.array([self.seeds[row], at.episodes[row], done, frames], np.uint32)
             pending[row] = self._decide(self._states[row], actions[row], counters)
         reward = np.zeros(len(self.seeds), np.float64)
         terminated = np.zeros(len(self.seeds), bool)
         for row, (state, obs, total, ended) in pending.items():  # all dispatched before the first is awaited
-            self._states[row], self._obs[row] = state, np.asarray(obs)
+            self._states[row] = state
             reward[row], terminated[row] = float(total), bool(ended)
-            self._require_finite(row, self._obs[row], "observation")
-            self._require_finite(row, reward[row], "reward")
-        self._decisions[active] += 1
-        truncated = active & ~terminated & (self._decisions >= self.spec.episode_length)
-        self._over |= terminated | truncated
-        return Step(self._obs.copy(), reward, terminated, truncated)
+            at.see(row, np.asarray(obs))
+            at.require_finite(row, reward[row], "reward")
+        at.decisions[active] += 1
+        truncated = active & ~terminated & (at.decisions >= self.spec.episode_length)
+        at.over |= terminated | truncated
+        return Step(at.obs.copy(), reward, terminated, truncated)
 
     def physical(self, actions: np.ndarray) -> np.ndarray:
         """`actions` as the world takes them: in [-1, 1] already."""
@@ -119,33 +108,20 @@ class JaxEnvs(AbstractEnvs):
         """The world states leaf by leaf, and the counters."""
         rows = [[np.array(leaf) for leaf in jax.tree.leaves(state)] for state in self._states]
         leaves = {f"state{i}": np.stack(leaf) for i, leaf in enumerate(zip(*rows, strict=True))}
-        counters = {"episode": np.array(self._episode), "decisions": self._decisions.copy()}
-        return leaves | counters | {"obs": self._obs.copy(), "over": self._over.copy()}
+        return leaves | self._rows.get_state()
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Continue from `get_state`."""
-        try:
-            episode = int(state["episode"])
-            shapes, treedef = jax.tree.flatten(self._template[0])
-            leaves = [state[f"state{i}"] for i in range(len(shapes) if episode >= 0 else 0)]
-            fits = all(x.shape == (len(self.seeds), *s.shape) for x, s in zip(leaves, shapes, strict=False))
-            obs, decisions, over = state["obs"], state["decisions"], state["over"]
-        except KeyError as missing:
-            raise SombrlError(f"This is not a saved state of {self.spec.name}: it has no {missing}.") from None
-        if not fits or obs.shape != self._obs.shape or decisions.shape != self._decisions.shape:
-            raise SombrlError(
-                f"The saved state does not fit {self.spec.name} with {len(self.seeds)} seeds; resume with "
-                "the environment and seeds it was saved with."
-            )
-        self._episode, self._states = episode, []
-        for row in range(len(self.seeds) if episode >= 0 else 0):
-            row_leaves = [jnp.asarray(x[row], s.dtype) for x, s in zip(leaves, shapes, strict=True)]
-            self._states.append(jax.tree.unflatten(treedef, row_leaves))
-        self._obs, self._decisions, self._over = obs.copy(), decisions.copy(), over.copy()
+        shapes, treedef = jax.tree.flatten(self._template[0])
+        self._rows.check_state(state, {f"state{i}": leaf.shape for i, leaf in enumerate(shapes)})
+        for row in range(len(self.seeds)):
+            leaves = [jnp.asarray(state[f"state{i}"][row], leaf.dtype) for i, leaf in enumerate(shapes)]
+            self._states[row] = jax.tree.unflatten(treedef, leaves)
+        self._rows.set_state(state)
 
     def render(self, row: int) -> np.ndarray:
         """The world's own drawing, uint8 [320, 480, 3]."""
-        self._require_reset()
+        self._rows.require_started(row)
         try:
             from matplotlib.backends.backend_agg import FigureCanvasAgg
             from matplotlib.figure import Figure
@@ -156,14 +132,6 @@ class JaxEnvs(AbstractEnvs):
         self.world.draw(self._states[row], figure.add_axes((0.0, 0.0, 1.0, 1.0)))
         canvas.draw()
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-    def _require_reset(self) -> None:
-        if self._episode < 0:
-            raise SombrlError(f"{self.spec.name} has not been started; call reset first.")
-
-    def _require_finite(self, row: int, values: object, what: str) -> None:
-        place = {"seed": self.seeds[row], "episode": self._episode, "step": int(self._decisions[row])}
-        require_finite(values, what, env=self.spec.name, **place)
 
 
 def _row_keys(seed: UInt[Array, ""], episode: UInt[Array, ""]) -> tuple[Key[Array, ""], Key[Array, ""]]:

@@ -1,4 +1,4 @@
-"""Environments by name: our worlds, and everything Gymnasium can make."""
+"""Environments by name: our worlds, the DeepMind Control Suite, and everything Gymnasium can make."""
 
 import dataclasses
 import inspect
@@ -6,8 +6,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import gymnasium
+
+from sombrl.envs.adapters.dmc import PREFIX as DMC
+from sombrl.envs.adapters.dmc import DMCEnvs, check_name, list_tasks
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
 from sombrl.envs.adapters.making import KNOWN_TASKS, EnvSource, check_id
+from sombrl.envs.adapters.processes import ProcessEnvs
 from sombrl.envs.base import ENDLESS, AbstractEnvs, AbstractWorld
 from sombrl.envs.guards import check_cost, check_count, check_seeds
 from sombrl.envs.jax_envs import JaxEnvs
@@ -31,31 +36,46 @@ WORLDS = {
 }
 """A new world is a file of its own and a row here."""
 
+NEEDS_OPENGL = {f"{DMC}quadruped-escape"}  # its terrain goes through the graphics library, even without pictures
+
 
 def make_envs(
     name: EnvSource | AbstractWorld,
     seeds: Sequence[int],
     *,
     env_kwargs: Mapping[str, Any] | None = None,
-    action_repeat: int = 1,
+    action_repeat: int | None = None,
     action_cost: float = 0.0,
     episode_length: int | None = None,
     endless: bool = False,
     render: bool = False,
+    workers: int = 0,
 ) -> AbstractEnvs:
     """One environment per seed.
 
-    `name` is one of ours (`list_envs`), a Gymnasium id (also `module:Id-v0`), a function that makes a
-    `gymnasium.Env`, a ready one (for one seed), or an `AbstractWorld`. `env_kwargs` go to whatever makes it;
+    `name` is one of ours (`list_envs`), `dmc:domain-task`, a Gymnasium id (also `module:Id-v0`), a function that
+    makes a `gymnasium.Env`, a ready one (for one seed), or an `AbstractWorld`. `env_kwargs` go to whatever makes it;
     text that reads as a number or a truth value becomes one, as it comes from a command line.
-    `action_cost` is K in reward − K‖u‖₂ per frame, u in physical units; `episode_length` counts decisions;
-    `endless` environments have no time limit (for the non-episodic setting).
+    `action_repeat` frames are one decision (default: 2 for dmc:, else 1); `action_cost` is K in reward − K‖u‖₂ per
+    frame, u in physical units; `episode_length` counts decisions; `endless` environments have no time limit (for the
+    non-episodic setting). `workers` processes step host simulators side by side, to the same bits; 0 steps them in
+    turn, in this process.
     """
     seeds = check_seeds(seeds)
     kwargs = {key: _parse(value) for key, value in (env_kwargs or {}).items()}
+    if action_repeat is None:
+        action_repeat = 2 if isinstance(name, str) and name.startswith(DMC) else 1
     repeat, cost = check_count(action_repeat, "action_repeat"), check_cost(action_cost)
     length = None if episode_length is None else check_count(episode_length, "episode_length")
     length = ENDLESS if endless else length
+    if workers != 0:
+        workers = check_count(workers, "env_workers")
+        if isinstance(name, AbstractWorld) or (isinstance(name, str) and name in WORLDS):
+            raise SombrlError(
+                "Worlds in JAX are stepped by JAX; worker processes are for simulators: use env_workers 0."
+            )
+        if isinstance(name, gymnasium.Env):
+            raise SombrlError("A ready environment cannot move to a worker process; use env_workers 0.")
     if isinstance(name, AbstractWorld):
         if kwargs:
             raise SombrlError("env_kwargs cannot change a ready world; set its fields instead.")
@@ -71,18 +91,25 @@ def make_envs(
             action_cost=cost,
             action_bound=WORLDS[name].action_bound,
         )
+    options: dict[str, Any] = {
+        "env_kwargs": kwargs,
+        "action_repeat": repeat,
+        "action_cost": cost,
+        "episode_length": length,
+        "endless": endless,
+        "render": render,
+    }
+    if isinstance(name, str) and name.startswith(DMC):
+        check_name(name)
+        if workers:
+            no_pictures = {} if render or name in NEEDS_OPENGL else {"MUJOCO_GL": "disable"}
+            return ProcessEnvs(DMCEnvs, name, seeds, workers=workers, environ=no_pictures, **options)
+        return DMCEnvs(name, seeds, **options)
     if isinstance(name, str):
         check_id(name, also=tuple(WORLDS))
-    return GymnasiumEnvs(
-        name,
-        seeds,
-        env_kwargs=kwargs,
-        action_repeat=repeat,
-        action_cost=cost,
-        episode_length=length,
-        endless=endless,
-        render=render,
-    )
+    if workers:
+        return ProcessEnvs(GymnasiumEnvs, name, seeds, workers=workers, **options)
+    return GymnasiumEnvs(name, seeds, **options)
 
 
 def make_world(name: str, kwargs: Mapping[str, Any]) -> AbstractWorld:
@@ -112,6 +139,7 @@ def list_envs() -> list[tuple[str, str]]:
     """(name, description) of what `make_envs` takes."""
     rows = [(name, f"{world.description}; {_options(world)}") for name, world in WORLDS.items()]
     rows += [(name, "Gymnasium's own; known reward") for name in KNOWN_TASKS]
+    rows += list_tasks()
     rows.append(("<Gymnasium id>", "any environment with Box spaces, also module:Id-v0; the reward is learned"))
     return rows
 

@@ -7,6 +7,12 @@ from sombrl.experiments.gp_episodic import GP_EPISODIC
 from sombrl.experiments.gp_nonepisodic import GP_NONEPISODIC
 from sombrl.experiments.gp_unsupervised import GP_UNSUPERVISED
 from sombrl.experiments.lambda_strategies import LAMBDA_STRATEGIES
+from sombrl.experiments.mbpo_action_cost import MBPO_ACTION_COST
+from sombrl.experiments.mbpo_bonus_ablation import MBPO_BONUS_ABLATION
+from sombrl.experiments.mbpo_dmc_trap import MBPO_DMC_TRAP
+from sombrl.experiments.mbpo_lambda_strategies import MBPO_LAMBDA_STRATEGIES
+from sombrl.experiments.mbpo_state import MBPO_STATE
+from sombrl.experiments.mbpo_vs_model_free import MBPO_VS_MODEL_FREE
 from sombrl.experiments.rkhs_projection import RKHS_PROJECTION
 from sombrl.experiments.runner import redraw, run_experiment
 from sombrl.experiments.theory_lab import THEORY_LAB
@@ -22,6 +28,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         LAMBDA_STRATEGIES,
         THEORY_LAB,
         GP_COMPUTE_COST,
+        MBPO_STATE,
+        MBPO_VS_MODEL_FREE,
+        MBPO_ACTION_COST,
+        MBPO_BONUS_ABLATION,
+        MBPO_LAMBDA_STRATEGIES,
+        MBPO_DMC_TRAP,
     )
 }
 

@@ -50,6 +50,8 @@ class TrainCell:
     """More metrics, computed from one row of metrics.jsonl."""
     evaluation: Evaluation | None = None
     checkpoint_every: int = 1
+    group: str | None = None
+    """Cells of one group differ in the exploration's numbers alone and are trained in one program."""
 
     def settings(self) -> dict[str, Any]:
         """All that decides the numbers, as JSON: rows made with other settings are other rows."""

@@ -4,12 +4,13 @@
 """
 
 import contextlib
+import dataclasses
 import datetime
 import functools
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from sombrl.experiments.base import Cell, Evaluation, FunctionCell, TrainCell
 from sombrl.records import RunFault, SombrlError
 from sombrl.results import Row, read_rows, rows_text, write_whole
 from sombrl.runs import RunFolder, provenance
-from sombrl.train import drive
+from sombrl.train import Run, drive
 
 
 class CellFolder:
@@ -87,30 +88,73 @@ class CellFolder:
                 return
             yield True
 
-    def complete(self, command: list[str]) -> float:
-        """Run the cell from where it is and write its rows; the seconds that took. Hold `claimed`."""
+    def adopt(self, experiments: Path) -> str | None:
+        """Take the rows over from a finished cell of the same settings in another experiment; its name, or None."""
+        scale = self.path.relative_to(experiments).parts[0].removeprefix(self.experiment)
+        for rows_path in sorted(experiments.glob(f"*{scale}/{self.cell.name}/rows.csv")):
+            try:
+                made = json.loads((rows_path.parent / "settings.json").read_text())
+                record = json.loads((rows_path.parent / "finished.json").read_text())
+                rows = read_rows(rows_path)
+            except (OSError, ValueError, SombrlError):
+                continue
+            theirs = made.pop("experiment", None)
+            if theirs == self.experiment or made | {"experiment": self.experiment} != self.settings:
+                continue
+            write_whole(self.path / "settings.json", json.dumps(self.settings, indent=1))
+            write_whole(self.path / "finished.json", json.dumps(record | {"taken from": theirs}, indent=1))
+            own = [dataclasses.replace(row, experiment=self.experiment) for row in rows]
+            write_whole(self.rows_path, rows_text(own))
+            return theirs
+        return None
+
+    def complete(self, command: list[str], beside: "Sequence[CellFolder]" = ()) -> float:
+        """Run the cell from where it is, with those of its group `beside` it, and write the rows of all.
+
+        Returns the seconds that took. Hold `claimed` of all.
+        """
+        folders, start = [self, *beside], time.perf_counter()
+        resumed = [folder._begin() for folder in folders]
+        if isinstance(self.cell, TrainCell):
+            _train(folders, command)
+        seconds = time.perf_counter() - start
+        for folder, again in zip(folders, resumed, strict=True):
+            folder._finish(seconds, again, len(folders), command)
+        return seconds
+
+    def _begin(self) -> bool:
+        """Say what is about to be run, and whether it was begun before."""
         self.check()
         resumed = (self.path / "settings.json").exists()
         if not resumed:
             write_whole(self.path / "settings.json", json.dumps(self.settings, indent=1))
-        start = time.perf_counter()
-        rows = self._trained(self.cell, command) if isinstance(self.cell, TrainCell) else self._computed(self.cell)
-        seconds, where = time.perf_counter() - start, provenance(command)
+        return resumed
+
+    def _finish(self, seconds: float, resumed: bool, together: int, command: list[str]) -> None:
+        cell, start = self.cell, time.perf_counter()
+        rows = self._computed(cell) if isinstance(cell, FunctionCell) else self._rows(cell, self._run.rows())
+        seconds, where = seconds + time.perf_counter() - start, provenance(command)
         record = {
             "seconds": round(seconds, 1),
+            **({"cells in one program": together} if together > 1 else {}),  # the seconds are those of all of them
             "resumed": resumed,  # the seconds are then those of the last process alone
             "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             **{name: where[name] for name in ("versions", "platform", "device", "cpus", "git")},
         }
         write_whole(self.path / "finished.json", json.dumps(record, indent=1))
         write_whole(self.rows_path, rows_text(rows))
-        return seconds
 
     def _computed(self, cell: FunctionCell) -> list[Row]:
         return [Row(experiment=self.experiment, **row) for row in cell.function(**cell.options)]
 
-    def _trained(self, cell: TrainCell, command: list[str]) -> list[Row]:
-        path = self.path / "run"
+    @property
+    def _run(self) -> RunFolder:
+        return RunFolder.open(self.path / "run")
+
+    def _opened(self, command: list[str]) -> Run:
+        """The run of a training cell, where it is."""
+        cell, path = self.cell, self.path / "run"
+        assert isinstance(cell, TrainCell)
         if (path / "manifest.json").is_file():
             folder = RunFolder.open(path)
             agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
@@ -121,16 +165,12 @@ class CellFolder:
             print(note, file=sys.stderr)
         # First for an agent that was killed between its checkpoint and its evaluation.
         self._evaluate(cell, agent)
-        if agent.iteration < cell.run.episodes:
-            started = agent.iteration > 0
-            hook = functools.partial(self._evaluate, cell)
-            drive(agent, folder, cell.run.episodes, cell.checkpoint_every, False, hook, resumed=started)
-        return self._rows(cell, folder.rows())
+        return Run(agent, folder, agent.iteration > 0, functools.partial(self._evaluate, cell))
 
     def _evaluate(self, cell: TrainCell, agent: Agent, report: Any = None) -> None:
         """Evaluate the agent if it is time to and has not been done; every evaluation is a file of its own."""
         evaluation, out = cell.evaluation, self._evaluation_path(agent.iteration)
-        if evaluation is None or out.exists() or not evaluation.due(agent.iteration, cell.run.episodes):
+        if evaluation is None or out.exists() or not evaluation.due(agent.iteration, agent.planned_iterations):
             return
         returns = {name: _returns(agent, evaluation, task) for name, task in _tasks(evaluation)}
         if evaluation.uncertainty:
@@ -155,6 +195,19 @@ class CellFolder:
                 where = (self.experiment, cell.method, cell.env, cell.run.setting, logged["seed"])
                 rows.append(Row(*where, name, logged["env_frames"], logged["decisions"], float(value)))
         return rows
+
+
+def _train(folders: Sequence[CellFolder], command: list[str]) -> None:
+    """Bring the runs of a group to their end in one program; one that was killed behind the others catches up first."""
+    runs = [folder._opened(command) for folder in folders]
+    cell, until = folders[0].cell, runs[0].agent.planned_iterations
+    assert isinstance(cell, TrainCell)
+    for meeting in sorted({run.agent.iteration for run in runs} | {until}):
+        behind = [run for run in runs if run.agent.iteration < meeting]
+        if behind:
+            drive(behind, meeting, cell.checkpoint_every, tensorboard=False)
+            for run in behind:
+                run.resumed = True
 
 
 def _tasks(evaluation: Evaluation) -> list[tuple[str, str | None]]:

@@ -10,7 +10,20 @@ from sombrl.plots import COLORS
 from sombrl.records import SombrlError
 from sombrl.results import Row
 
-TITLES = {"pendulum": "Pendulum", "mountain-car": "MountainCar"}
+TITLES = {
+    "pendulum": "Pendulum",
+    "mountain-car": "MountainCar",
+    "Pendulum-v1": "Pendulum",
+    "MountainCarContinuous-v0": "MountainCar",
+    "dmc:cartpole-swingup": "CartPole",
+    "dmc:cartpole-swingup_sparse": "CartPole, sparse",
+    "dmc:reacher-hard": "Reacher hard",
+    "dmc:finger-spin": "Finger spin",
+    "dmc:hopper-hop": "Hopper hop",
+    "dmc:walker-run": "Walker run",
+    "dmc:quadruped-run": "Quadruped run",
+    "dmc:humanoid-walk": "Humanoid walk",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +56,7 @@ class Panel:
 
     metric: str
     label: str
-    x: Literal["iteration", "decisions"] = "iteration"
+    x: Literal["iteration", "decisions", "env_frames"] = "iteration"
     reference: str | None = None
     """A method that learns nothing and is drawn as a line at the mean of all its values."""
 
@@ -53,17 +66,17 @@ def select(rows: list[Row], **wanted: Any) -> list[Row]:
     return [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
 
 
-def curves(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
-    """Decisions and values of one method, environment and metric: two arrays [iterations, seeds], NaN at the end."""
+def curves(rows: list[Row], x: Literal["decisions", "env_frames"] = "decisions") -> tuple[np.ndarray, np.ndarray]:
+    """`x` and values of one method, environment and metric: two arrays [iterations, seeds], NaN at the end."""
     seeds: dict[int, list[Row]] = {}
     for row in rows:
         seeds.setdefault(row.seed, []).append(row)
-    decisions, values = np.full((2, max(map(len, seeds.values())), len(seeds)), np.nan)
+    counts, values = np.full((2, max(map(len, seeds.values())), len(seeds)), np.nan)
     for i, seed in enumerate(sorted(seeds)):
         ordered = sorted(seeds[seed], key=lambda row: row.decisions)
-        decisions[: len(ordered), i] = [row.decisions for row in ordered]
+        counts[: len(ordered), i] = [getattr(row, x) for row in ordered]
         values[: len(ordered), i] = [row.value for row in ordered]
-    return decisions, values
+    return counts, values
 
 
 def draw_median(axes: Any, x: np.ndarray, values: np.ndarray, look: Look) -> None:
@@ -81,15 +94,19 @@ def draw_panel(axes: Any, rows: list[Row], panel: Panel, looks: Mapping[str, Loo
         found = select(rows, method=method, metric=panel.metric)
         if not found:
             continue
-        decisions, values = curves(found)
+        counts, values = curves(found, "decisions" if panel.x == "iteration" else panel.x)
         if method == panel.reference:
             axes.axhline(np.nanmean(values), color=look.color, linestyle=look.dash, linewidth=1.6, label=look.label)
             continue
-        x = np.nanmedian(decisions, axis=1) if panel.x == "decisions" else 1.0 + np.arange(len(values))
+        x = 1.0 + np.arange(len(values)) if panel.x == "iteration" else np.nanmedian(counts, axis=1)
         draw_median(axes, x, values, look)
     axes.margins(x=0.02)
     if panel.x == "iteration":
         axes.xaxis.get_major_locator().set_params(integer=True)
+    elif panel.x == "env_frames":
+        from matplotlib.ticker import EngFormatter
+
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 200k, not 200000
 
 
 def draw_grid(
@@ -119,6 +136,27 @@ def draw_grid(
     return figure
 
 
+def draw_tiles(
+    rows: list[Row], panel: Panel, looks: Mapping[str, Look], *, title: str, xlabel: str, columns: int = 4
+) -> Any:
+    """A matplotlib figure: a panel per environment of the rows, `columns` beside each other, one legend below."""
+    require(rows, panel.metric)
+    envs = list(dict.fromkeys(row.env for row in rows))
+    columns = min(columns, len(envs))
+    lines = -(-len(envs) // columns)
+    figure = new_figure(3.8 * max(columns, 1.8), 3.1 * lines + 1.0)
+    grid = figure.subplots(lines, columns, squeeze=False)
+    for axes, env in zip(grid.flat, envs, strict=False):
+        draw_panel(axes, select(rows, env=env), panel, looks)
+        axes.set(title=title_of(env), xlabel=xlabel)
+    for axes in list(grid.flat)[len(envs) :]:
+        axes.set_axis_off()
+    for axes in grid[:, 0]:
+        axes.set_ylabel(panel.label)
+    finish(figure, title, rows)
+    return figure
+
+
 def new_figure(width: float, height: float) -> Any:
     """An empty figure, in inches."""
     from matplotlib.figure import Figure
@@ -135,7 +173,10 @@ def finish(figure: Any, title: str, rows: list[Row], spread: str = "band: ± one
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             labels.setdefault(label, handle)
-    figure.legend(list(labels.values()), list(labels), loc="outside lower center", ncols=min(len(labels), 6))
+    inches = sum(0.6 + 0.09 * len(label) for label in labels)  # of all labels in one line, about
+    lines = int(np.ceil(max(inches / figure.get_figwidth(), len(labels) / 6)))
+    columns = -(-len(labels) // lines)
+    figure.legend(list(labels.values()), list(labels), loc="outside lower center", ncols=columns)
 
 
 def require(rows: list[Row], metric: str) -> None:
@@ -147,5 +188,5 @@ def require(rows: list[Row], metric: str) -> None:
 def title_of(env: str) -> str:
     """An environment for a title: "pendulum action_cost=0.1" is "Pendulum, c = 0.1"."""
     name, *options = env.split(" ")
-    texts = [option.replace("action_cost=", "c = ").replace("reward=", "") for option in options]
+    texts = [option.replace("action_cost=", "c = ").replace("reward=", "").replace("K=", "K = ") for option in options]
     return ", ".join([TITLES.get(name, name), *texts])

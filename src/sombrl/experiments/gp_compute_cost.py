@@ -60,7 +60,7 @@ def measure(env: str, scale: str, seeds: int, episodes: Plan) -> list[dict]:
             found = {COLD: cold, WARM: again, DECISION: warm[method], RATIO: warm[method] / warm["optimistic"]}
             print(f"  {method}: {cold:.1f} s for the first episode, {again:.1f} s warm for {number}", flush=True)
             where = {"method": method, "env": env, "setting": f"{seeds} seed{'s' * (seeds > 1)}"}
-            counts = {"seed": 0, "env_frames": decisions * run.action_repeat, "decisions": decisions}
+            counts = {"seed": 0, "env_frames": decisions * agent.envs.spec.action_repeat, "decisions": decisions}
             rows += [where | counts | {"metric": name, "value": value} for name, value in found.items()]
     return rows
 

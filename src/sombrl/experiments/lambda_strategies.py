@@ -53,7 +53,7 @@ def cells(scale: str) -> list[Cell]:
     base = gp_config("greedy", ENV, scale)
     return [
         TrainCell(name, name, ENV, run, dataclasses.replace(base, explore=explore), metrics=(RETURN, WEIGHT))
-        for name, explore in strategies(run.episodes, run.action_repeat).items()
+        for name, explore in strategies(run.episodes, run.action_repeat or 1).items()
     ]
 
 

@@ -1,5 +1,6 @@
 """`sombrl experiment`: run the cells that are not finished, then write the table, its manifest and the figure."""
 
+import contextlib
 import fnmatch
 import hashlib
 import io
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sombrl.experiments.base import SCALES, Cell, Experiment, Headline
+from sombrl.experiments.base import SCALES, Cell, Experiment, Headline, TrainCell
 from sombrl.experiments.cell_folder import CellFolder
 from sombrl.names import nearest
 from sombrl.plots import drawing
@@ -28,11 +29,14 @@ def run_experiment(
     out: Path = Path("results"),
     runs: Path = Path("runs/experiments"),
     pattern: str = "*",
+    partial: bool = False,
     command: list[str] | None = None,
 ) -> Path | None:
     """Bring the cells that match to their end. When none is left, write the results and return the CSV's path.
 
-    Several processes may work on one experiment: each takes cells that no other has, and the last one writes.
+    `partial` writes those of the finished cells also when some are left. A cell that another experiment in `runs` has
+    finished with the same settings is taken over. Several processes may work on one experiment: each takes cells that
+    no other has, and the last one writes.
     """
     cells = _cells(experiment, scale)
     chosen = match(cells, pattern, experiment.name)
@@ -48,17 +52,20 @@ def run_experiment(
         folder.check()
     try:
         with terminate_as_interrupt():
-            _run_cells([folders[cell.name] for cell in chosen], [cell.name for cell in chosen], command or again)
+            names = [cell.name for cell in chosen]
+            _run_cells([folders[name] for name in names], names, runs, command or again)
     except (KeyboardInterrupt, Interrupted):
         done = sum(folder.finished for folder in folders.values())
         raise Interrupted(
             f"{done} of {len(cells)} cells are finished and kept, as is what the others have saved; go on with the "
             f"same command: {' '.join(command or again)}"
         ) from None
+    finished = [folder for folder in folders.values() if folder.finished]
     if left := [name for name, folder in folders.items() if not folder.finished]:
         print(f"{len(left)} of {len(cells)} cells of {experiment.name} remain: {', '.join(left)}")
-        return None
-    return _publish(experiment, scale, list(folders.values()), out, command or again)
+        if not (partial and finished):
+            return None
+    return _publish(experiment, scale, finished, out, command or again)
 
 
 def redraw(experiment: Experiment, scale: str, *, out: Path = Path("results")) -> Path:
@@ -110,7 +117,7 @@ def table(rows: list[Row], headlines: Iterable[Headline]) -> str:
     return "\n".join(text)
 
 
-def _run_cells(folders: list[CellFolder], names: list[str], command: list[str]) -> None:
+def _run_cells(folders: list[CellFolder], names: list[str], runs: Path, command: list[str]) -> None:
     total = len(folders)
     left = [i for i, folder in enumerate(folders) if not folder.finished]
     skipped = total - len(left)
@@ -127,14 +134,29 @@ def _run_cells(folders: list[CellFolder], names: list[str], command: list[str]) 
             if folder.finished:  # another process was quicker
                 skipped += 1
                 continue
-            print(f"{at} …", flush=True)
-            try:
-                seconds.append(folder.complete(command))
-            except RunFault as fault:
-                raise RunFault(f"cell {names[i]}: {fault}") from fault
+            if theirs := folder.adopt(runs):
+                print(f"{at} … taken over from {theirs}", flush=True)
+                skipped += 1
+                continue
+            with contextlib.ExitStack() as stack:
+                beside = [j for j in left if j > i and _beside(folder, folders[j], stack)]
+                print(" + ".join([at, *(names[j] for j in beside)]), "…", flush=True)
+                try:
+                    seconds.append(folder.complete(command, [folders[j] for j in beside]))
+                except RunFault as fault:
+                    raise RunFault(f"cell {names[i]}: {fault}") from fault
         remaining = sum(not folders[j].finished for j in left if j > i)
         eta = f", ETA {_duration(statistics.fmean(seconds) * remaining)}" if remaining else ""
         print(f"{at} … done in {_duration(seconds[-1])} ({skipped} skipped, {remaining} left{eta})", flush=True)
+
+
+def _beside(folder: CellFolder, other: CellFolder, stack: contextlib.ExitStack) -> bool:
+    """Whether the other cell is of the same group and ours to run; then it is held until the stack is closed."""
+    ours, theirs = folder.cell, other.cell
+    if not (isinstance(ours, TrainCell) and isinstance(theirs, TrainCell)):
+        return False
+    same = ours.group is not None and ours.group == theirs.group
+    return same and not other.finished and stack.enter_context(other.claimed()) and not other.finished
 
 
 def _publish(experiment: Experiment, scale: str, folders: list[CellFolder], out: Path, command: list[str]) -> Path:
@@ -152,7 +174,7 @@ def _publish(experiment: Experiment, scale: str, folders: list[CellFolder], out:
     if not (same and all(picture.is_file() for picture in pictures)):
         _draw(experiment, rows, path)
     else:
-        print(f"{experiment.name} at scale {scale} is complete, and its results are written already")
+        print(f"the results of {experiment.name} at scale {scale} are written already")
     if experiment.report:
         print(f"\n{experiment.report(rows)}")
     else:

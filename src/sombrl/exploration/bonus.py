@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sombrl.exploration.base import AbstractBonus
+from sombrl.numerics import safe_sqrt
 from sombrl.records import Prediction
 
 Units = Literal["normalised", "physical"]
@@ -30,7 +31,28 @@ class EpistemicNorm(AbstractBonus):
 
     def __call__(self, prediction: Prediction) -> Float[Array, ""]:
         """‖σₙ‖₂."""
-        return jnp.sqrt(jnp.sum(_sigma(prediction, self.units) ** 2))
+        return safe_sqrt(jnp.sum(_sigma(prediction, self.units) ** 2))
+
+
+class EpistemicMean(AbstractBonus):
+    """The mean of σ over the coordinates and the learned reward, normalised units (the authors' MBPO code)."""
+
+    def __call__(self, prediction: Prediction) -> Float[Array, ""]:
+        """Meanⱼ σⱼ."""
+        return jnp.mean(jnp.concatenate([_sigma(prediction, "normalised"), prediction.task_std]))
+
+
+class MeanInformationGain(AbstractBonus):
+    """meanⱼ log(1 + σⱼ²/noise²) over the coordinates and the learned reward, normalised units (MaxInfoRL)."""
+
+    floor: float = eqx.field(default=1e-3, static=True)  # of the noise std
+
+    def __call__(self, prediction: Prediction) -> Float[Array, ""]:
+        """The mean gain of an output."""
+        noise = jnp.maximum(prediction.aleatoric_std / prediction.scale, self.floor)
+        task_noise = jnp.full_like(prediction.task_std, self.floor)
+        sigma = jnp.concatenate([_sigma(prediction, "normalised"), prediction.task_std])
+        return jnp.mean(jnp.log1p((sigma / jnp.concatenate([noise, task_noise])) ** 2))
 
 
 class InformationGain(AbstractBonus):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from sombrl.exploration.base import AbstractBonus, Exploration
-from sombrl.exploration.bonus import EpistemicNorm, InformationGain, Units
+from sombrl.exploration.bonus import EpistemicMean, EpistemicNorm, InformationGain, MeanInformationGain, Units
 from sombrl.exploration.strategies import (
     NONEPISODIC_NAMES,
     STRATEGIES,
@@ -32,14 +32,15 @@ class ExploreConfig:
     """The strategy; `sombrl list explorations` explains them."""
     bonus_weight: float = 10.0
     """λ of the optimistic strategy, in reward per decision per unit of ‖σ‖ (the paper's GP experiments: 10)."""
-    schedule: Literal["constant", "linear", "exponential", "theoretical"] = "constant"
-    """λₙ: bonus_weight for ever; on its way to bonus_weight_end; or from the theorems (--theory.*)."""
+    schedule: Literal["constant", "linear", "exponential", "theoretical", "auto"] = "constant"
+    """λₙ: bonus_weight for ever; on its way to bonus_weight_end; from the theorems (--theory.*); or tuned by the policy
+    from bonus_weight on, so that it stays as curious as its own slow copy."""
     bonus_weight_end: float | None = None
     """Linear, exponential: where λ ends."""
     bonus_weight_steps: int = 10
     """Linear, exponential: after so many iterations."""
-    bonus: Literal["norm", "information-gain"] = "norm"
-    """‖σ‖, or Σ log(1 + σ²/noise²) (OPAX)."""
+    bonus: Literal["norm", "mean", "information-gain", "mean-information-gain"] = "norm"
+    """‖σ‖; the mean of σ, the learned reward's included; Σ log(1 + σ²/noise²) (OPAX); or its mean (MaxInfoRL)."""
     sigma_units: Units = "normalised"
     """Units of σ in the norm: divided by the spread of the training targets, or physical."""
     plan_noise: bool = False
@@ -78,9 +79,13 @@ class ExploreConfig:
 
     def build(self, setting: Setting, state_dim: int) -> Exploration:
         """The strategy, for a setting and a number of coordinates (the theoretical λ depends on both)."""
-        bonus: AbstractBonus = (
-            InformationGain() if self.bonus == "information-gain" else EpistemicNorm(self.sigma_units)
-        )
+        bonuses: dict[str, AbstractBonus] = {
+            "norm": EpistemicNorm(self.sigma_units),
+            "mean": EpistemicMean(),
+            "information-gain": InformationGain(),
+            "mean-information-gain": MeanInformationGain(),
+        }
+        bonus = bonuses[self.bonus]
         if self.explore in NONEPISODIC_NAMES and setting.resets:
             plain = NONEPISODIC_NAMES[self.explore]
             raise SombrlError(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, ArrayLike, Float, Key
 
-from sombrl.dynamics.base import AbstractDrawable, AbstractDynamics, AbstractVectorDynamics
+from sombrl.dynamics.base import AbstractDrawable, AbstractDynamics, AbstractResampled, AbstractVectorDynamics
 from sombrl.exploration.base import AbstractPropagation
 from sombrl.records import SombrlError, State
 
@@ -55,7 +55,10 @@ class NoisyMean(AbstractPropagation):
 
 
 class Resampled(AbstractPropagation):
-    """x' ~ N(μₙ, σₙ² + noise²), drawn anew at every step and particle: PETS."""
+    """x' ~ the posterior predictive, drawn anew at every step and particle: PETS.
+
+    A random member of an ensemble (TS1) plus its noise; N(μₙ, σₙ² + noise²) of a GP.
+    """
 
     stochastic: ClassVar[bool] = True
 
@@ -71,6 +74,8 @@ class Resampled(AbstractPropagation):
         self, dynamics: AbstractDynamics, state: State, action: Float[Array, " plan"], *, key: Key[Array, ""]
     ) -> State:
         """One sample of the posterior predictive."""
+        if isinstance(dynamics, AbstractResampled):
+            return dynamics.resample(state, action, key=key)
         prediction = dynamics.predict(state, action)
         std = jnp.sqrt(prediction.epistemic_std**2 + prediction.aleatoric_std**2)
         return prediction.mean + std * jr.normal(key, std.shape, std.dtype)

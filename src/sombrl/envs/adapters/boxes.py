@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
-from sombrl.records import SombrlError
+from sombrl.errors import SombrlError
 
 
 def check_spaces(env: gymnasium.Env, name: str) -> tuple[Box, Box]:

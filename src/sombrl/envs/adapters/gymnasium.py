@@ -7,20 +7,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from sombrl.envs.action_cost import ActionCost
 from sombrl.envs.adapters.boxes import check_spaces, to_physical, to_reward, to_vector
 from sombrl.envs.adapters.making import EnvSource, frame_limit, known_world, make_many
-from sombrl.envs.base import AbstractEnvs, EnvSpec, Step
-from sombrl.envs.guards import (
-    check_cost,
-    check_count,
-    check_episode,
-    check_seeds,
-    check_step_inputs,
-    refuse_end,
-    require_finite,
-)
-from sombrl.records import RunFault, SombrlError
+from sombrl.envs.guards import check_cost, check_count, check_seeds, refuse_end
+from sombrl.envs.interface import AbstractEnvs, EnvSpec, Step
+from sombrl.envs.rows import Rows
+from sombrl.errors import RunFault, SombrlError
 
 
 class GymnasiumEnvs(AbstractEnvs):
@@ -78,47 +70,50 @@ class GymnasiumEnvs(AbstractEnvs):
         self.task = None if world is None else world.task(repeat)
         self.downstream = {} if world is None else world.downstream(repeat)
         if self.task is not None and self._cost > 0:
+            from sombrl.envs.action_cost import ActionCost  # loads JAX, which worker processes do without
+
             low, high = (tuple(map(float, b.reshape(-1))) for b in (self._action_box.low, self._action_box.high))
             self.task = ActionCost(self.task, self._cost, low, high, repeat)
-        self._begin(-1)
+        self._rows = Rows(self.spec, self.seeds)
+        self._frames = np.zeros(len(self.seeds), np.int64)
+        self._history: list[list[np.ndarray]] = [[] for _ in self.seeds]  # the actions of each row's episode
 
-    def _begin(self, episode: int) -> None:
-        count = len(self.seeds)
-        self._episode = episode
-        self._obs = np.zeros((count, self.spec.obs_dim), np.float32)
-        self._frames = np.zeros(count, np.int64)
-        self._decisions = np.zeros(count, np.int64)
-        self._over = np.zeros(count, bool)
-        self._history: list[tuple[np.ndarray, np.ndarray]] = []
+    def reset_rows(self, rows: np.ndarray, episodes: np.ndarray) -> np.ndarray:
+        """Start the given episode on the given rows; where all of them are, [seeds, obs]."""
+        for row, episode in self._rows.check_reset(rows, episodes):
+            self._begin(row, episode)
+        return self._rows.obs.copy()
 
-    def reset(self, episode: int) -> np.ndarray:
-        """Start episode number `episode` on every seed; the observations, [seeds, obs]."""
-        self._begin(check_episode(episode))
-        for row, (env, seed) in enumerate(zip(self.envs, self.seeds, strict=True)):
-            # 31 bits: some simulators read the seed as a signed integer.
-            start = int(np.random.SeedSequence([seed, episode]).generate_state(1)[0]) >> 1
-            answer = self._ask(row, "reset", functools.partial(env.reset, seed=start))
-            if not (isinstance(answer, tuple) and len(answer) == 2):
-                raise SombrlError(f"{self.spec.name}: reset must return (observation, info), as Gymnasium asks.")
-            self._obs[row] = to_vector(answer[0], self._obs_box, self.spec.name)
-            self._require_finite(row, self._obs[row], "observation")
-        return self._obs.copy()
+    def _begin(self, row: int, episode: int) -> None:
+        self._rows.begin(row, episode)
+        self._frames[row], self._history[row] = 0, []
+        # 31 bits: some simulators read the seed as a signed integer.
+        start = int(np.random.SeedSequence([self.seeds[row], episode]).generate_state(1)[0]) >> 1
+        answer = self._ask(row, "reset", functools.partial(self.envs[row].reset, seed=start))
+        if not (isinstance(answer, tuple) and len(answer) == 2):
+            raise SombrlError(f"{self.spec.name}: reset must return (observation, info), as Gymnasium asks.")
+        self._rows.see(row, to_vector(answer[0], self._obs_box, self.spec.name))
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         """Execute `actions` in [-1, 1] on the rows that are active."""
-        self._require_reset()
-        actions, active = check_step_inputs(self.spec, self.seeds, self._over, actions, active)
+        actions, active = self._rows.check_step(actions, active)
         reward = np.zeros(len(self.seeds), np.float64)
         terminated, truncated = np.zeros(len(self.seeds), bool), np.zeros(len(self.seeds), bool)
         for row in np.flatnonzero(active).tolist():
-            self._require_finite(row, actions[row], "action")
-            reward[row], terminated[row], truncated[row] = self._decide(row, actions[row])
-            self._require_finite(row, self._obs[row], "observation")
-            self._require_finite(row, reward[row], "reward")
-        self._decisions[active] += 1
-        self._over |= terminated | truncated
-        self._history.append((actions, active.copy()))
-        return Step(self._obs.copy(), reward, terminated, truncated)
+            reward[row], terminated[row], truncated[row] = self._advance(row, actions[row])
+        return Step(self._rows.obs.copy(), reward, terminated, truncated)
+
+    def _advance(self, row: int, action: np.ndarray) -> tuple[float, bool, bool]:
+        """One decision of one row, checked and counted."""
+        at = self._rows
+        at.require_finite(row, action, "action")
+        reward, terminated, truncated = self._decide(row, action)
+        at.require_finite(row, at.obs[row], "observation")
+        at.require_finite(row, reward, "reward")
+        at.decisions[row] += 1
+        at.over[row] = terminated or truncated
+        self._history[row].append(action.copy())
+        return reward, terminated, truncated
 
     def _decide(self, row: int, action: np.ndarray) -> tuple[float, bool, bool]:
         """All frames of one decision of one seed."""
@@ -138,7 +133,7 @@ class GymnasiumEnvs(AbstractEnvs):
             truncated = bool(truncated) or self._frames[row] >= self._frame_limit
             if terminated or truncated:
                 break
-        self._obs[row] = to_vector(obs, self._obs_box, self.spec.name)
+        self._rows.obs[row] = to_vector(obs, self._obs_box, self.spec.name)
         # Apart: a goal reached on the last frame is an end of the task, not of the clock.
         return total, bool(terminated), bool(truncated and not terminated)
 
@@ -147,36 +142,29 @@ class GymnasiumEnvs(AbstractEnvs):
         return np.stack([to_physical(action, self._action_box) for action in actions])
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """The episode and what was done in it: a simulator cannot be saved, but it can be replayed."""
-        count = len(self.seeds)
-        actions = [a for a, _ in self._history]
-        active = [a for _, a in self._history]
-        return {
-            "episode": np.array(self._episode),
-            "actions": np.array(actions, np.float32).reshape(-1, count, self.spec.action_dim),
-            "active": np.array(active, bool).reshape(-1, count),
-            "obs": self._obs.copy(),
-        }
+        """The episodes and what was done in them: a simulator cannot be saved, but it can be replayed.
+
+        MuJoCo's environments are no exception: their rewards and observations read quantities that lag a
+        substep behind the state that `mj_getState` saves, so a restore from it is not exact.
+        """
+        lengths = np.array([len(actions) for actions in self._history], np.int64)
+        history = np.zeros((len(self.seeds), int(lengths.max()), self.spec.action_dim), np.float32)
+        for row, actions in enumerate(self._history):
+            history[row, : len(actions)] = np.reshape(actions, (-1, self.spec.action_dim))
+        return self._rows.get_state() | {"actions": history}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Replay the episode; refuse to go on unless it leads to the same observations, bit for bit."""
-        try:
-            episode, actions = int(state["episode"]), state["actions"]
-            active, obs = state["active"], state["obs"]
-        except KeyError as missing:
-            raise SombrlError(f"This is not a saved state of {self.spec.name}: it has no {missing}.") from None
-        fits = actions.shape[1:] == (len(self.seeds), self.spec.action_dim) and obs.shape == self._obs.shape
-        if not fits or active.shape != actions.shape[:2]:
-            raise SombrlError(
-                f"The saved state does not fit {self.spec.name} with {len(self.seeds)} seeds; resume with "
-                "the environment and seeds it was saved with."
-            )
-        if episode < 0:
-            return self._begin(-1)
-        self.reset(episode)
-        for row_actions, row_active in zip(actions, active, strict=True):
-            self.step(row_actions, row_active)
-        if self._obs.tobytes() != obs.astype(np.float32).tobytes():
+        """Replay each row's episode; refuse to go on unless it leads to the same observations, bit for bit."""
+        self._rows.check_state(state, {"actions": (None, self.spec.action_dim)})
+        self._rows = Rows(self.spec, self.seeds)
+        self._history = [[] for _ in self.seeds]
+        for row, episode in enumerate(state["episode"].tolist()):
+            if episode < 0:
+                continue
+            self._begin(row, episode)
+            for action in state["actions"][row, : int(state["decisions"][row])].astype(np.float32):
+                self._advance(row, action)
+        if self._rows.obs.tobytes() != state["obs"].astype(np.float32).tobytes():
             raise SombrlError(
                 f"{self.spec.name} did not replay to the saved observations, so this run cannot be resumed "
                 "mid-episode; its randomness must come from reset(seed=...) alone, its version the same."
@@ -184,7 +172,7 @@ class GymnasiumEnvs(AbstractEnvs):
 
     def render(self, row: int) -> np.ndarray:
         """The simulator's own picture."""
-        self._require_reset()
+        self._rows.require_started(row)
         if self.envs[row].render_mode != "rgb_array":
             raise SombrlError(f'{self.spec.name} was not made with render_mode="rgb_array"; pass render=True.')
         try:
@@ -202,14 +190,5 @@ class GymnasiumEnvs(AbstractEnvs):
         try:
             return call()
         except Exception as error:
-            place = f"seed {self.seeds[row]}, episode {self._episode}, step {self._decisions[row]}"
             text = f"{type(error).__name__}: {error}".split("\n")[0]
-            raise RunFault(f"{self.spec.name} ({place}): {what} failed with {text}") from error
-
-    def _require_reset(self) -> None:
-        if self._episode < 0:
-            raise SombrlError(f"{self.spec.name} has not been started; call reset first.")
-
-    def _require_finite(self, row: int, values: object, what: str) -> None:
-        place = {"seed": self.seeds[row], "episode": self._episode, "step": int(self._decisions[row])}
-        require_finite(values, what, env=self.spec.name, **place)
+            raise RunFault(f"{self.spec.name} ({self._rows.place(row)}): {what} failed with {text}") from error

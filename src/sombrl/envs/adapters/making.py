@@ -4,24 +4,21 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from sombrl.envs.base import AbstractWorld
-from sombrl.envs.mountain_car import MountainCar
-from sombrl.envs.pendulum import Pendulum
+from sombrl.errors import SombrlError
 from sombrl.names import nearest
-from sombrl.records import SombrlError
+
+if TYPE_CHECKING:
+    from sombrl.envs.base import AbstractWorld
 
 EnvSource = Any
 """An id, a function that makes a `gymnasium.Env`, or one; `Any`, for the rest gets a sentence."""
 
-KNOWN_TASKS: dict[str, tuple[AbstractWorld, set[str]]] = {
-    "Pendulum-v1": (Pendulum(start="random"), {"g"}),
-    "MountainCarContinuous-v0": (MountainCar(terminates=True), set()),
-}
+KNOWN_TASKS: dict[str, set[str]] = {"Pendulum-v1": {"g"}, "MountainCarContinuous-v0": set()}
 """The tasks whose reward we know by our own worlds, with the keyword arguments that leave it as it is."""
 
 PLAIN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # what `make` adds; none touches the reward
@@ -118,18 +115,22 @@ def frame_limit(env: gymnasium.Env) -> int | None:
     return None
 
 
-def known_world(env: gymnasium.Env) -> AbstractWorld | None:
+def known_world(env: gymnasium.Env) -> "AbstractWorld | None":
     """Our world with the same reward formula, if nothing about `env` can have changed it."""
     if env.spec is None or env.spec.id not in KNOWN_TASKS:
         return None
-    world, harmless = KNOWN_TASKS[env.spec.id]
-    if set(env.spec.kwargs) - harmless - {"render_mode"}:
+    name = env.spec.id
+    if set(env.spec.kwargs) - KNOWN_TASKS[name] - {"render_mode"}:
         return None
     while isinstance(env, gymnasium.Wrapper):
         if not isinstance(env, PLAIN_WRAPPERS):
             return None
         env = env.env
-    return world
+    # Imported here, as it loads JAX, which worker processes do without.
+    from sombrl.envs.mountain_car import MountainCar
+    from sombrl.envs.pendulum import Pendulum
+
+    return Pendulum(start="random") if name == "Pendulum-v1" else MountainCar(terminates=True)
 
 
 def _first_line(error: Exception) -> str:

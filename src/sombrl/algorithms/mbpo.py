@@ -1,0 +1,69 @@
+"""MBPO-Optimistic and its family: SAC on real and imagined transitions of an ensemble (section 5.3, appendix D.2).
+
+`--explore` decides which of the family it is: optimistic, greedy (MBPO-Mean) or pets (MBPO-PETS). With
+`--controller icem` the ensemble is planned with instead, as PETS does.
+"""
+
+import dataclasses
+from typing import Annotated, Literal
+
+import tyro
+
+from sombrl.algorithms.base import Algorithm, Parts
+from sombrl.controllers.icem import ICEM, ICEMConfig
+from sombrl.controllers.sac import SAC
+from sombrl.controllers.sac_config import SACConfig
+from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
+from sombrl.envs.base import AbstractEnvs
+from sombrl.exploration.config import ExploreConfig
+from sombrl.records import SombrlError
+from sombrl.settings import Setting
+
+
+def _explore() -> ExploreConfig:
+    """The authors' MBPO: the mean of the members' disagreement, and a λ that starts at 1 and tunes itself."""
+    return ExploreConfig(bonus_weight=1.0, schedule="auto", bonus="mean")
+
+
+@dataclasses.dataclass(frozen=True)
+class MBPOConfig:
+    """An ensemble of neural networks, and a policy that learns from it and from the world."""
+
+    explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_explore)
+    controller: Literal["sac", "icem"] = "sac"
+    """Learn a policy (MBPO), or plan every decision (PETS proper)."""
+    capacity: int = 1_000_000
+    """Transitions kept per seed; the oldest are overwritten."""
+    ensemble: EnsembleConfig = dataclasses.field(default_factory=lambda: EnsembleConfig(soft_reset_every=500_000))
+    sac: SACConfig = dataclasses.field(default_factory=SACConfig)
+    icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
+
+    def __post_init__(self):
+        """Refuse an impossible capacity."""
+        if self.capacity < 1:
+            raise SombrlError(f"--capacity must be at least 1 transition, not {self.capacity}.")
+
+
+def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
+    """The parts for one environment and setting."""
+    spec, planning = envs.spec, config.controller == "icem"
+    if planning and config.explore.schedule == "auto":
+        raise SombrlError("--schedule auto tunes λ against a policy, and a planner has none: use --schedule constant.")
+    ensemble = config.ensemble
+    if planning:  # the steps of a whole chunk at once
+        ensemble = dataclasses.replace(ensemble, steps_per_fit=ensemble.steps_per_fit * setting.longest)
+    return Parts(
+        learner=EnsembleLearner(spec.obs_dim, spec.action_dim, True, ensemble),
+        exploration=config.explore.build(setting, spec.obs_dim),
+        controller=ICEM(config.icem) if planning else SAC(spec.obs_dim, tuned(config.sac, config.explore)),
+        capacity=config.capacity,
+        online=not planning,
+    )
+
+
+def tuned(sac: SACConfig, explore: ExploreConfig) -> SACConfig:
+    """λ tunes itself only where the schedule says so."""
+    return sac if explore.schedule == "auto" else dataclasses.replace(sac, bonus_weight_lr=0.0)
+
+
+MBPO = Algorithm("mbpo", MBPOConfig, build, "an ensemble and a policy that learns from it (SAC); or planned with iCEM")

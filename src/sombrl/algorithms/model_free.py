@@ -1,0 +1,89 @@
+"""SAC and MaxInfoSAC: the policy of MBPO with real data alone, without a model or with one for curiosity only."""
+
+import dataclasses
+from typing import Annotated
+
+import tyro
+
+from sombrl.algorithms.base import Algorithm, Parts
+from sombrl.algorithms.mbpo import tuned
+from sombrl.controllers.sac import SAC
+from sombrl.controllers.sac_config import MODEL_FREE, SACConfig
+from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
+from sombrl.dynamics.none import NoLearner
+from sombrl.envs.base import AbstractEnvs
+from sombrl.exploration.config import ExploreConfig
+from sombrl.records import SombrlError
+from sombrl.settings import Setting
+
+
+def _task_alone() -> ExploreConfig:
+    return ExploreConfig(explore="greedy")
+
+
+def _information() -> ExploreConfig:
+    return ExploreConfig(bonus_weight=1.0, schedule="auto", bonus="mean-information-gain")
+
+
+@dataclasses.dataclass(frozen=True)
+class SACAlgorithmConfig:
+    """Soft actor-critic."""
+
+    explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_task_alone)
+    capacity: int = 1_000_000
+    """Transitions kept per seed; the oldest are overwritten."""
+    sac: SACConfig = MODEL_FREE
+
+
+@dataclasses.dataclass(frozen=True)
+class MaxInfoSACConfig:
+    """Soft actor-critic with a bonus for information about the dynamics (Sukhija et al., 2025)."""
+
+    explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_information)
+    capacity: int = 1_000_000
+    """Transitions kept per seed; the oldest are overwritten."""
+    ensemble: EnsembleConfig = dataclasses.field(
+        default_factory=lambda: EnsembleConfig(steps_per_fit=1, gradient_clip=None, soft_reset_every=None)
+    )
+    sac: SACConfig = MODEL_FREE
+
+
+def build_sac(config: SACAlgorithmConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
+    """A policy and no model."""
+    if config.explore.explore not in ("greedy", "nemean"):
+        raise SombrlError(
+            f"sac has no model to be uncertain about, so --explore {config.explore.explore} cannot be: use "
+            "sombrl train maxinfo-sac or mbpo, or --explore greedy."
+        )
+    _require_real(config.sac, "sac")
+    return Parts(
+        learner=NoLearner(envs.spec.obs_dim),
+        exploration=config.explore.build(setting, envs.spec.obs_dim),
+        controller=SAC(envs.spec.obs_dim, config.sac),
+        capacity=config.capacity,
+        online=True,
+    )
+
+
+def build_maxinfo_sac(config: MaxInfoSACConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
+    """A policy, and an ensemble that is only asked how much it disagrees."""
+    _require_real(config.sac, "maxinfo-sac")
+    spec = envs.spec
+    return Parts(
+        learner=EnsembleLearner(spec.obs_dim, spec.action_dim, True, config.ensemble),
+        exploration=config.explore.build(setting, spec.obs_dim),
+        controller=SAC(spec.obs_dim, tuned(config.sac, config.explore)),
+        capacity=config.capacity,
+        online=True,
+    )
+
+
+def _require_real(sac: SACConfig, name: str) -> None:
+    if sac.imagined != "none":
+        raise SombrlError(f"{name} is model-free: leave --sac.imagined none, or use sombrl train mbpo.")
+
+
+SAC_ALGORITHM = Algorithm("sac", SACAlgorithmConfig, build_sac, "soft actor-critic, model-free")
+MAXINFO_SAC = Algorithm(
+    "maxinfo-sac", MaxInfoSACConfig, build_maxinfo_sac, "soft actor-critic with a bonus for information, model-free"
+)

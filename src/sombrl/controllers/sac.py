@@ -1,0 +1,360 @@
+"""Soft actor-critic (Haarnoja et al. 2018) on real and imagined transitions: MBPO, and SOMBRL's optimism on top.
+
+One improvement is `updates_per_call` updates. The policy changes only every `policy_every` of them, so they are done in
+blocks between two policy steps: the batches, the imagined next states, the next actions and the bonuses of a whole
+block are computed at once, and only the critic steps themselves are a loop.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from sombrl.controllers.base import AbstractController
+from sombrl.controllers.sac_batches import imagine, role_key, schedule
+from sombrl.controllers.sac_config import SACConfig
+from sombrl.controllers.sac_losses import (
+    BonusStatistics,
+    CriticRows,
+    actor_loss,
+    bonus_weight_loss,
+    bounded_log,
+    critic_loss,
+    finite_gradient,
+    gaussian,
+    polyak,
+    sample_actions,
+    squash,
+    temperature_loss,
+    twin_q,
+)
+from sombrl.dynamics.base import AbstractVectorDynamics
+from sombrl.exploration.base import ImaginedMDP
+from sombrl.exploration.bonus import NoBonus
+from sombrl.networks import MLP, BroNet, soft_reset, stacked
+from sombrl.records import SombrlError, State, Transition
+from sombrl.replay import Replay
+
+METRICS = ("critic_loss", "q", "actor_loss", "entropy", "bonus", "bonus_gap")
+
+Bonus = Callable[[Float[Array, "batch obs"], Float[Array, "batch plan"]], Float[Array, " batch"]]
+
+
+class SACState(eqx.Module):
+    """All that is learned, with the optimisers' memory and the last value of each metric."""
+
+    actor: MLP
+    target_actor: MLP  # π̄, against which λ is tuned
+    critic: MLP | BroNet  # two, stacked
+    target_critic: MLP | BroNet
+    log_temperature: Float[Array, ""]  # log α
+    log_bonus_factor: Float[Array, ""]  # what λ is multiplied with
+    statistics: BonusStatistics
+    actor_memory: Any
+    critic_memory: Any
+    temperature_memory: Any
+    factor_memory: Any
+    updates: Int[Array, ""]
+    latest: dict[str, Float[Array, ""]]
+
+
+class SAC(AbstractController):
+    """Learns a tanh-Gaussian policy and twin critics; acting is one pass through the actor."""
+
+    obs_dim: int = eqx.field(static=True)
+    config: SACConfig = eqx.field(static=True, default_factory=SACConfig)
+    deterministic: bool = eqx.field(static=True, default=False)  # act by the mode tanh(μ) instead of a sample
+
+    def for_evaluation(self) -> "SAC":
+        """The same policy without its noise."""
+        return SAC(self.obs_dim, self.config, deterministic=True)
+
+    def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> SACState:
+        """Untrained networks; the targets start as copies."""
+        if not isinstance(mdp.dynamics, AbstractVectorDynamics):
+            raise SombrlError(
+                f"a policy learns from stored observations, and {type(mdp.dynamics).__name__} has a latent state: use "
+                "an ensemble or a GP."
+            )
+        if mdp.action_dim != mdp.env_action_dim:
+            raise SombrlError(
+                "a policy learns from stored actions, which have no hallucinated controls: use --controller icem for "
+                "--explore hucrl, or --explore optimistic."
+            )
+        actor_key, critic_key = jr.split(key)
+        actor, critic = self._actor(mdp, actor_key), self._critic(mdp, critic_key)
+        log_temperature = jnp.asarray(math.log(self.config.init_temperature), jnp.float32)
+        zero = jnp.zeros((), jnp.float32)
+        return SACState(
+            actor=actor,
+            target_actor=actor,
+            critic=critic,
+            target_critic=critic,
+            log_temperature=log_temperature,
+            log_bonus_factor=zero,
+            statistics=BonusStatistics.empty(),
+            actor_memory=self._optimiser(self.config.actor_lr).init(actor),
+            critic_memory=self._optimiser(self.config.critic_lr).init(critic),
+            temperature_memory=self._optimiser(self.config.temperature_lr).init(log_temperature),
+            factor_memory=self._optimiser(self.config.bonus_weight_lr).init(zero),
+            updates=jnp.zeros((), jnp.int32),
+            latest=dict.fromkeys(METRICS, zero),
+        )
+
+    def begin_episode(self, state: SACState, mdp: ImaginedMDP) -> SACState:
+        """A policy has nothing that belongs to an episode."""
+        return state
+
+    def act(
+        self, state: SACState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " plan"], SACState]:
+        """A sample of the policy, or its mode."""
+        mean, log_std = gaussian(state.actor, belief)
+        noise = jnp.zeros_like(mean) if self.deterministic else jr.normal(key, mean.shape, mean.dtype)
+        return squash(mean, log_std, noise)[0], state
+
+    def improve(
+        self, state: SACState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
+    ) -> tuple[SACState, dict[str, Float[Array, ""]]]:
+        """`updates_per_call` updates, or nothing while there is too little data."""
+        config = self.config
+        size = math.gcd(config.updates_per_call, config.policy_every)
+        number = config.updates_per_call // size
+
+        def learn(state: SACState) -> SACState:
+            if number == 1:
+                return self._block(state, mdp, replay, size, jr.fold_in(key, 0))
+            keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(number))
+            return jax.lax.scan(lambda s, k: (self._block(s, mdp, replay, size, k), None), state, keys)[0]
+
+        enough = replay.at_least >= config.learning_starts  # known now: the compiled program need not ask
+        state = learn(state) if enough else _when(replay.count >= config.learning_starts, learn, state)
+        metrics = {f"policy/{name}": value for name, value in state.latest.items()}
+        metrics["policy/temperature"] = _exp(state.log_temperature)
+        metrics["policy/bonus_weight"] = mdp.bonus_weight * _exp(state.log_bonus_factor)
+        return state, metrics
+
+    def _block(self, state: SACState, mdp: ImaginedMDP, replay: Replay, size: int, key: Key[Array, ""]) -> SACState:
+        """`size` updates with the same policy, then the policy step if it is due."""
+        config = self.config
+        real = replay.sample(size * config.batch_size, key=role_key(key, "batch"))
+        real = eqx.tree_at(lambda rows: rows.reward, real, mdp.task_weight * real.reward)
+
+        imagined = None if config.imagined == "none" else imagine(config, state.actor, mdp, real, key)
+        steps = schedule(config, state.updates, real, imagined, size)
+        rows = self._critic_rows(state, mdp, steps.rows, role_key(key, "next_action"))
+        state = self._critic_steps(state, rows, steps.tau, steps.due)
+        state = eqx.tree_at(lambda s: s.updates, state, state.updates + size)
+
+        obs = real.obs[-config.batch_size :]  # of the block's last update
+        if size == config.policy_every:
+            state = self._policy_step(state, mdp, obs, key)
+        else:
+            due_now = state.updates % config.policy_every == 0
+            state = _when(due_now, lambda state: self._policy_step(state, mdp, obs, key), state)
+        return state
+
+    @property
+    def renew_every(self) -> int | None:
+        """Soft resets, after every `soft_reset_every` updates, rounded up to whole improvements."""
+        every = self.config.soft_reset_every
+        return None if every is None else -(-every // self.config.updates_per_call)
+
+    def _critic_rows(self, state: SACState, mdp: ImaginedMDP, rows: Transition, key: Key[Array, ""]) -> CriticRows:
+        """The batches as the critics see them: γ, next actions and bonuses of all at once."""
+        config = self.config
+        discount = jnp.where(mdp.discount < 1, mdp.discount, config.discount)
+        steps, size = rows.reward.shape
+
+        def flat(leaf: Array) -> Array:
+            return leaf.reshape(steps * size, *leaf.shape[2:])
+
+        obs, action, next_obs, reward = flat(rows.obs), flat(rows.action), flat(rows.next_obs), flat(rows.reward)
+        noise = jr.normal(key, (steps * size, mdp.action_dim), obs.dtype)
+        next_action, log_prob = sample_actions(state.actor, next_obs, noise)
+        soft = -_exp(state.log_temperature) * log_prob
+        raw_bonus = _raw_bonus(mdp)
+        if raw_bonus is not None:
+            if config.bonus_enters == "target":
+                soft = soft + self._weighted(state, mdp, state.statistics, raw_bonus(next_obs, next_action))
+            else:
+                reward = reward + self._weighted(state, mdp, state.statistics, raw_bonus(obs, action))
+        flat_rows = CriticRows(
+            obs=obs,
+            action=action,
+            reward=reward,
+            bootstrap=jnp.where(flat(rows.terminated), 0.0, discount),
+            next_obs=next_obs,
+            next_action=next_action,
+            next_soft=soft,
+        )
+        return jax.tree.map(lambda leaf: leaf.reshape(steps, size, *leaf.shape[1:]), flat_rows)
+
+    def _weighted(
+        self, state: SACState, mdp: ImaginedMDP, statistics: BonusStatistics, raw: Float[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        """λ I, and 0 where λ is 0, whatever I may be there."""
+        weight = mdp.bonus_weight * _exp(state.log_bonus_factor)
+        scaled = statistics.scale(raw, self.config.bonus_scale)
+        return jnp.where(weight > 0, weight * scaled, jnp.zeros_like(scaled))
+
+    def _critic_steps(
+        self, state: SACState, rows: CriticRows, tau: Float[Array, " steps"], due: Bool[Array, " steps"] | None
+    ) -> SACState:
+        """A gradient step and a Polyak step of the targets per batch."""
+        optimiser = self._optimiser(self.config.critic_lr)
+
+        def step(carry, batch: CriticRows, tau):
+            critic, target, memory, _ = carry
+            (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(critic, target, batch)
+            critic, memory = _descend(optimiser, gradient, memory, critic)
+            return critic, polyak(target, critic, tau), memory, (loss, jnp.mean(q))
+
+        def body(carry, x):
+            batch, tau, due = x
+            if due is None:
+                return step(carry, batch, tau), None
+            return _when(due, lambda carry: step(carry, batch, tau), carry), None
+
+        carry = state.critic, state.target_critic, state.critic_memory, (state.latest["critic_loss"], state.latest["q"])
+        if tau.shape[0] == 1:
+            carry, _ = body(carry, jax.tree.map(lambda leaf: leaf[0], (rows, tau, due)))
+        else:
+            carry, _ = jax.lax.scan(body, carry, (rows, tau, due))
+        critic, target, memory, (loss, q) = carry
+        return eqx.tree_at(
+            lambda s: (s.critic, s.target_critic, s.critic_memory, s.latest["critic_loss"], s.latest["q"]),
+            state,
+            (critic, target, memory, loss, q),
+        )
+
+    def _policy_step(
+        self, state: SACState, mdp: ImaginedMDP, obs: Float[Array, "batch obs"], key: Key[Array, ""]
+    ) -> SACState:
+        """One step of the actor, of its slow copy, of α and of λ."""
+        config, raw_bonus = self.config, _raw_bonus(mdp)
+        shape = obs.shape[0], mdp.action_dim
+        noise = jr.normal(role_key(key, "action"), shape, obs.dtype)
+        slow_raw = None
+        if raw_bonus is not None:
+            slow_noise = jr.normal(role_key(key, "target_action"), shape, obs.dtype)
+            slow_raw = raw_bonus(obs, sample_actions(state.target_actor, obs, slow_noise)[0])
+
+        def loss_of(actor: MLP):
+            action, log_prob = sample_actions(actor, obs, noise)
+            q = twin_q(state.critic, obs, action)
+            bonus, statistics, raw = jnp.zeros_like(log_prob), state.statistics, jnp.zeros_like(log_prob)
+            if raw_bonus is not None and slow_raw is not None:
+                raw = raw_bonus(obs, finite_gradient(action))
+                statistics = statistics.add(jnp.concatenate([raw, slow_raw]))
+                if config.bonus_enters == "target":
+                    bonus = self._weighted(state, mdp, statistics, raw)
+            return actor_loss(q, log_prob, bonus, _exp(state.log_temperature)), (log_prob, statistics, raw)
+
+        (loss, (log_prob, statistics, raw)), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.actor)
+        actor, actor_memory = _descend(self._optimiser(config.actor_lr), gradient, state.actor_memory, state.actor)
+
+        entropy = -jnp.mean(log_prob)
+        target_entropy = -config.target_entropy_factor * mdp.action_dim
+        gradient = jax.grad(temperature_loss)(state.log_temperature, entropy, target_entropy)
+        log_temperature, temperature_memory = _descend(
+            self._optimiser(config.temperature_lr), gradient, state.temperature_memory, state.log_temperature
+        )
+        latest = state.latest | {"actor_loss": loss, "entropy": entropy}
+        state = eqx.tree_at(
+            lambda s: (s.actor, s.target_actor, s.actor_memory, s.log_temperature, s.temperature_memory, s.latest),
+            state,
+            (
+                *(actor, polyak(state.target_actor, actor, config.tau), actor_memory),
+                *(log_temperature, temperature_memory, latest),
+            ),
+        )
+        return state if slow_raw is None else self._tune_bonus_weight(state, mdp, statistics, raw, slow_raw)
+
+    def _tune_bonus_weight(
+        self,
+        state: SACState,
+        mdp: ImaginedMDP,
+        statistics: BonusStatistics,
+        raw: Float[Array, " batch"],
+        slow_raw: Float[Array, " batch"],
+    ) -> SACState:
+        """One step of λ; where λ is 0 there is nothing to tune, and nothing changes."""
+        scale = self.config.bonus_scale
+        gap = jnp.mean(statistics.scale(raw, scale)) - jnp.mean(statistics.scale(slow_raw, scale))
+        gradient = jax.grad(bonus_weight_loss)(state.log_bonus_factor, gap)
+        optimiser = self._optimiser(self.config.bonus_weight_lr)
+        log_factor, memory = _descend(optimiser, gradient, state.factor_memory, state.log_bonus_factor)
+        latest = state.latest | {"bonus": jnp.mean(raw), "bonus_gap": gap}
+
+        def where(s: SACState):
+            return s.statistics, s.log_bonus_factor, s.factor_memory, s.latest
+
+        new = statistics, log_factor, memory, latest
+        kept = jax.tree.map(lambda a, b: jnp.where(mdp.bonus_weight > 0, a, b), new, where(state))
+        return eqx.tree_at(where, state, kept)
+
+    def renew(self, state: SACState, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> SACState:
+        """A soft reset: mix fresh parameters into the critics, each its own, and forget what Adam knew about them."""
+        config = self.config
+        keys = jr.split(key, 4)
+        critic = soft_reset(state.critic, self._critic(mdp, keys[0]), config.reset_mix)
+        target_critic = soft_reset(state.target_critic, self._critic(mdp, keys[1]), config.reset_mix)
+        memory = self._optimiser(config.critic_lr).init(critic)
+        state = eqx.tree_at(
+            lambda s: (s.critic, s.target_critic, s.critic_memory), state, (critic, target_critic, memory)
+        )
+        if not config.reset_policy:
+            return state
+        actor = soft_reset(state.actor, self._actor(mdp, keys[2]), config.reset_mix)
+        target_actor = soft_reset(state.target_actor, self._actor(mdp, keys[3]), config.reset_mix)
+        memory = self._optimiser(config.actor_lr).init(actor)
+        return eqx.tree_at(lambda s: (s.actor, s.target_actor, s.actor_memory), state, (actor, target_actor, memory))
+
+    def _actor(self, mdp: ImaginedMDP, key: Key[Array, ""]) -> MLP:
+        """Two heads: the mean and the log-std."""
+        heads = (mdp.action_dim, mdp.action_dim)
+        return MLP(self.obs_dim, self.config.hidden, heads, output_gain=1.0, key=key)
+
+    def _critic(self, mdp: ImaginedMDP, key: Key[Array, ""]) -> MLP | BroNet:
+        """Two, stacked."""
+        inputs, hidden = self.obs_dim + mdp.action_dim, self.config.hidden
+        make = BroNet if self.config.critic == "bro" else MLP
+        return stacked(lambda *, key: make(inputs, hidden, 1, key=key), 2, key=key)
+
+    def _optimiser(self, learning_rate: float) -> optax.GradientTransformation:
+        adam = optax.adam(learning_rate)
+        clip = self.config.gradient_clip
+        return adam if clip is None else optax.chain(optax.clip_by_global_norm(clip), adam)
+
+
+def _descend(optimiser: optax.GradientTransformation, gradient: Any, memory: Any, parameters: Any) -> tuple[Any, Any]:
+    """The parameters after one step, and the optimiser's new memory."""
+    with jax.numpy_dtype_promotion("standard"):  # optax relies on implicit promotion
+        update, memory = optimiser.update(gradient, memory)
+        return optax.apply_updates(parameters, update), memory
+
+
+def _exp(log_weight: Float[Array, ""]) -> Float[Array, ""]:
+    return jnp.exp(bounded_log(log_weight))
+
+
+def _raw_bonus(mdp: ImaginedMDP) -> Bonus | None:
+    """I over a batch, or None where the strategy has no bonus: the model is then not evaluated at all."""
+    if isinstance(mdp.bonus, NoBonus):
+        return None
+    return jax.vmap(lambda obs, action: mdp.bonus(mdp.dynamics.predict(obs, action)))
+
+
+def _when(due: Bool[Array, ""], function: Callable[[Any], Any], state: Any) -> Any:
+    """`function(state)` if due, else the state: a loop of one round or none.
+
+    Not a `cond`, because over vmapped seeds that runs both branches every time.
+    """
+    return jax.lax.fori_loop(0, due.astype(jnp.int32), lambda _, state: function(state), state)

@@ -1,0 +1,52 @@
+"""Several lots of environments of the same kind, stepped as one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.interface import Step
+from sombrl.errors import SombrlError
+
+
+class JoinedEnvs(AbstractEnvs):
+    """The rows of all lots, one lot after the other; saving and closing stay with the lots."""
+
+    def __init__(self, lots: Sequence[AbstractEnvs]):
+        if len({lot.spec for lot in lots}) != 1:
+            raise SombrlError(f"environments of different kinds cannot be stepped as one: {[x.spec for x in lots]}.")
+        self.lots, self.spec, self.task = list(lots), lots[0].spec, lots[0].task
+        self.seeds = [seed for lot in lots for seed in lot.seeds]
+        self._ends = np.cumsum([len(lot.seeds) for lot in lots])[:-1]
+
+    def reset_rows(self, rows: np.ndarray, episodes: np.ndarray) -> np.ndarray:
+        """See `AbstractEnvs`."""
+        return np.concatenate(self._each(lambda lot, *cut: lot.reset_rows(*cut), rows, episodes))
+
+    def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
+        """See `AbstractEnvs`."""
+        steps = self._each(lambda lot, *cut: lot.step(*cut), actions, active)
+        fields = ("obs", "reward", "terminated", "truncated")
+        return Step(*(np.concatenate([getattr(step, field) for step in steps]) for field in fields))
+
+    def physical(self, actions: np.ndarray) -> np.ndarray:
+        """See `AbstractEnvs`."""
+        return self.lots[0].physical(actions)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Each lot saves its own."""
+        raise NotImplementedError("ask the lots")
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Each lot restores its own."""
+        raise NotImplementedError("ask the lots")
+
+    def render(self, row: int) -> np.ndarray:
+        """See `AbstractEnvs`."""
+        lot = int(np.searchsorted(self._ends, row, side="right"))
+        return self.lots[lot].render(row - int([0, *self._ends][lot]))
+
+    def _each(self, call: Callable[..., Any], *arrays: np.ndarray) -> list[Any]:
+        cuts = zip(*(np.split(np.asarray(array), self._ends) for array in arrays), strict=True)
+        return [call(lot, *cut) for lot, cut in zip(self.lots, cuts, strict=True)]
