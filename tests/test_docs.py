@@ -18,6 +18,7 @@ import gymnasium
 import pytest
 
 from sombrl.agent import make
+from sombrl.algorithms import ALGORITHMS
 from sombrl.cli import COMMANDS, main
 from sombrl.controllers import PRESETS
 from sombrl.exploration import STRATEGIES
@@ -120,9 +121,11 @@ def flags():
     """The flags of every command, from its own help."""
     found = {}
     for command in COMMANDS:
-        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-            main([command, *(["gp-icem"] if command == "train" else []), "--help"])
-        found[command] = set(re.findall(FLAG, out.getvalue())) | {"--help"}
+        found[command] = {"--help"}
+        for algorithm in ALGORITHMS if command == "train" else [None]:
+            with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+                main([command, *([algorithm] if algorithm else []), "--help"])
+            found[command] |= set(re.findall(FLAG, out.getvalue()))
     return found
 
 

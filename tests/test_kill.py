@@ -120,3 +120,27 @@ def test_ctrl_c_saves_and_says_how_to_go_on(reference, environment, tmp_path):
     assert f"sombrl resume {folder}" in err and "Traceback" not in err
     assert resume(folder, environment).returncode == 0
     assert rows(folder) == reference
+
+
+def test_mbpo_killed_in_the_middle_of_an_episode_of_a_simulator(environment, tmp_path):
+    """Windows of 20 decisions, episodes of 15: the checkpoint holds the physics half-way through."""
+    pytest.importorskip("dm_control")
+    small = ["--sac.hidden", "8", "8", "--sac.batch-size", "8", "--ensemble.hidden", "8", "8"]
+    flags = ["--env", "dmc:reacher-hard", "--seeds", "2", "--decisions", "120", "--report-every", "20", *small]
+    flags += ["--episode-length", "15", "--ensemble.batch-size", "8", "--no-tensorboard"]
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    command = [sys.executable, "-m", "sombrl", "train", "mbpo", *flags, "--out"]
+    subprocess.run([*command, str(whole)], check=True, env=environment, capture_output=True)
+    process = subprocess.Popen(
+        [*command, str(folder)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline, metrics = time.monotonic() + 120, folder / "metrics.jsonl"
+    while time.monotonic() < deadline and process.poll() is None:
+        if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
+            break
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    result = resume(folder, environment)
+    assert result.returncode == 0, result.stderr
+    assert rows(folder) == rows(whole)

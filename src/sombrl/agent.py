@@ -65,6 +65,7 @@ class Agent:
         self._state: LoopState | None = None
         self._compiled: dict[str, Compiled] = {}
         self._programs: Programs | None = None
+        self._shown: np.ndarray | None = None  # the returns that the progress line has
         self._predicting: tuple[tuple[str, int, int], Any] | None = None
         self._fitted_state: tuple[int, Any] | None = None
 
@@ -209,10 +210,12 @@ class Agent:
         return {"rollout/regret": float(decisions * optimal - report.state.total_reward[i])}
 
     def summary(self, report: Report) -> dict[str, Any]:
-        """What the progress line shows."""
+        """What the progress line shows. Where no episode ended since the last one, the return before that stays."""
+        earned = report.chunk.returns
+        self._shown = np.where(np.isnan(earned), np.nan if self._shown is None else self._shown, earned)
         return {
             "iteration": report.iteration,
-            "return": report.chunk.returns.tolist(),
+            "return": self._shown.tolist(),
             "bonus_weight": report.metrics["explore/bonus_weight"],
             "mean_std": report.metrics["explore/mean_std"],
             "bonus_share": report.metrics["explore/bonus_share"],

@@ -17,7 +17,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.controllers.base import AbstractController
-from sombrl.controllers.sac_batches import imagine, role_key, schedule
+from sombrl.controllers.sac_batches import Role, batches_of, imagine, role_key, schedule
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.controllers.sac_losses import (
     BonusStatistics,
@@ -62,6 +62,16 @@ class SACState(eqx.Module):
     factor_memory: Any
     updates: Int[Array, ""]
     latest: dict[str, Float[Array, ""]]
+
+
+class Draws(eqx.Module):
+    """What a block of updates leaves to chance."""
+
+    real: Transition  # the batches, one after the other
+    next_action: Float[Array, "rows plan"]  # noise of u' ~ π(·|x')
+    action: Float[Array, "batch plan"]  # noise of u ~ π(·|x), for the policy step
+    target_action: Float[Array, "batch plan"]  # noise of ū ~ π̄(·|x)
+    key: Key[Array, ""]  # for what is imagined
 
 
 class SAC(AbstractController):
@@ -129,9 +139,9 @@ class SAC(AbstractController):
 
         def learn(state: SACState) -> SACState:
             if number == 1:
-                return self._block(state, mdp, replay, size, jr.fold_in(key, 0))
-            keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(number))
-            return jax.lax.scan(lambda s, k: (self._block(s, mdp, replay, size, k), None), state, keys)[0]
+                return self._block(state, mdp, size, self._draw(mdp, replay, size, jr.fold_in(key, 0)))
+            draws = jax.vmap(lambda i: self._draw(mdp, replay, size, jr.fold_in(key, i)))(jnp.arange(number))
+            return jax.lax.scan(lambda s, d: (self._block(s, mdp, size, d), None), state, draws)[0]
 
         enough = replay.at_least >= config.learning_starts  # known now: the compiled program need not ask
         state = learn(state) if enough else _when(replay.count >= config.learning_starts, learn, state)
@@ -140,24 +150,38 @@ class SAC(AbstractController):
         metrics["policy/bonus_weight"] = mdp.bonus_weight * _exp(state.log_bonus_factor)
         return state, metrics
 
-    def _block(self, state: SACState, mdp: ImaginedMDP, replay: Replay, size: int, key: Key[Array, ""]) -> SACState:
-        """`size` updates with the same policy, then the policy step if it is due."""
+    def _draw(self, mdp: ImaginedMDP, replay: Replay, size: int, key: Key[Array, ""]) -> Draws:
+        """What a block leaves to chance. Drawn for all blocks at once, outside their loop."""
         config = self.config
         real = replay.sample(size * config.batch_size, key=role_key(key, "batch"))
         real = eqx.tree_at(lambda rows: rows.reward, real, mdp.task_weight * real.reward)
 
-        imagined = None if config.imagined == "none" else imagine(config, state.actor, mdp, real, key)
+        def normal(role: Role, rows: int) -> Array:
+            return jr.normal(role_key(key, role), (rows, mdp.action_dim), jnp.float32)
+
+        return Draws(
+            real=real,
+            next_action=normal("next_action", config.batch_size * batches_of(config, size)),
+            action=normal("action", config.batch_size),
+            target_action=normal("target_action", config.batch_size),
+            key=key,
+        )
+
+    def _block(self, state: SACState, mdp: ImaginedMDP, size: int, draws: Draws) -> SACState:
+        """`size` updates with the same policy, then the policy step if it is due."""
+        config, real = self.config, draws.real
+        imagined = None if config.imagined == "none" else imagine(config, state.actor, mdp, real, draws.key)
         steps = schedule(config, state.updates, real, imagined, size)
-        rows = self._critic_rows(state, mdp, steps.rows, role_key(key, "next_action"))
+        rows = self._critic_rows(state, mdp, steps.rows, draws.next_action)
         state = self._critic_steps(state, rows, steps.tau, steps.due)
         state = eqx.tree_at(lambda s: s.updates, state, state.updates + size)
 
         obs = real.obs[-config.batch_size :]  # of the block's last update
         if size == config.policy_every:
-            state = self._policy_step(state, mdp, obs, key)
+            state = self._policy_step(state, mdp, obs, draws)
         else:
             due_now = state.updates % config.policy_every == 0
-            state = _when(due_now, lambda state: self._policy_step(state, mdp, obs, key), state)
+            state = _when(due_now, lambda state: self._policy_step(state, mdp, obs, draws), state)
         return state
 
     @property
@@ -166,7 +190,9 @@ class SAC(AbstractController):
         every = self.config.soft_reset_every
         return None if every is None else -(-every // self.config.updates_per_call)
 
-    def _critic_rows(self, state: SACState, mdp: ImaginedMDP, rows: Transition, key: Key[Array, ""]) -> CriticRows:
+    def _critic_rows(
+        self, state: SACState, mdp: ImaginedMDP, rows: Transition, noise: Float[Array, "rows plan"]
+    ) -> CriticRows:
         """The batches as the critics see them: γ, next actions and bonuses of all at once."""
         config = self.config
         discount = jnp.where(mdp.discount < 1, mdp.discount, config.discount)
@@ -176,7 +202,6 @@ class SAC(AbstractController):
             return leaf.reshape(steps * size, *leaf.shape[2:])
 
         obs, action, next_obs, reward = flat(rows.obs), flat(rows.action), flat(rows.next_obs), flat(rows.reward)
-        noise = jr.normal(key, (steps * size, mdp.action_dim), obs.dtype)
         next_action, log_prob = sample_actions(state.actor, next_obs, noise)
         soft = -_exp(state.log_temperature) * log_prob
         raw_bonus = _raw_bonus(mdp)
@@ -234,20 +259,15 @@ class SAC(AbstractController):
             (critic, target, memory, loss, q),
         )
 
-    def _policy_step(
-        self, state: SACState, mdp: ImaginedMDP, obs: Float[Array, "batch obs"], key: Key[Array, ""]
-    ) -> SACState:
+    def _policy_step(self, state: SACState, mdp: ImaginedMDP, obs: Float[Array, "batch obs"], draws: Draws) -> SACState:
         """One step of the actor, of its slow copy, of α and of λ."""
         config, raw_bonus = self.config, _raw_bonus(mdp)
-        shape = obs.shape[0], mdp.action_dim
-        noise = jr.normal(role_key(key, "action"), shape, obs.dtype)
         slow_raw = None
         if raw_bonus is not None:
-            slow_noise = jr.normal(role_key(key, "target_action"), shape, obs.dtype)
-            slow_raw = raw_bonus(obs, sample_actions(state.target_actor, obs, slow_noise)[0])
+            slow_raw = raw_bonus(obs, sample_actions(state.target_actor, obs, draws.target_action)[0])
 
         def loss_of(actor: MLP):
-            action, log_prob = sample_actions(actor, obs, noise)
+            action, log_prob = sample_actions(actor, obs, draws.action)
             q = twin_q(state.critic, obs, action)
             bonus, statistics, raw = jnp.zeros_like(log_prob), state.statistics, jnp.zeros_like(log_prob)
             if raw_bonus is not None and slow_raw is not None:

@@ -66,6 +66,15 @@ def _propagate(
     return step(obs, action, jr.split(key, obs.shape[0]))
 
 
+def batches_of(config: SACConfig, size: int) -> int:
+    """How many batches the critic steps of `size` updates see (`schedule`)."""
+    if config.imagined == "none":
+        return size
+    if config.mix == "concatenated" or size % config.real_every != 0:
+        return 2 * size
+    return size + size // config.real_every
+
+
 def schedule(
     config: SACConfig, updates: Int[Array, ""], real: Transition, imagined: Transition | None, size: int
 ) -> Steps:
