@@ -61,7 +61,7 @@ def test_a_seed_does_not_depend_on_its_neighbours():
         assert np.array_equal(ours[1:], theirs)
 
 
-@pytest.mark.parametrize("env", ["Pendulum-v1", "pendulum"])
+@pytest.mark.parametrize("env", ["Pendulum-v1", pytest.param("pendulum", marks=pytest.mark.slow)])
 def test_resume_in_the_middle_of_an_episode(env, tmp_path):
     whole = agent(env=env, seeds=2).learn(60)
     half = agent(env=env, seeds=2).learn(40)  # 2 episodes of 15, and 10 decisions of the third
@@ -164,7 +164,7 @@ class Paid(gymnasium.Env):
         return np.zeros(2, np.float32), self.amount, False, False, {}
 
 
-@pytest.mark.parametrize(("amount", "warned"), [(1e5, True), (1e-6, True), (-1.0, False), (0.0, False)])
+@pytest.mark.parametrize(("amount", "warned"), [(1e5, True), (-1.0, False)])
 def test_rewards_that_nobody_can_learn_from(amount, warned):
     """A sentence with the numbers in it."""
     env = functools.partial(Paid, amount)

@@ -27,6 +27,7 @@ def actions(trained):
     return np.asarray(trained.state.replay.data.action)
 
 
+@pytest.mark.slow
 def test_three_strategies_are_what_they_are_alone():
     names, noisy = ("optimistic", "greedy", "pets"), {"ensemble": {"noise_floor": 0.5}}
     beside = [agent(explore=name, **noisy) for name in names]

@@ -11,6 +11,8 @@ from sombrl.controllers import MODEL_FREE, SAC
 from sombrl.controllers.sac_losses import gaussian, twin_q
 from tests.controllers.worlds import f32, filled, train, transitions, uncertain, world
 
+pytestmark = pytest.mark.slow
+
 FAST = replace(
     MODEL_FREE,
     hidden=(32, 32),

@@ -438,6 +438,7 @@ def test_vmap_equals_a_loop():
             np.testing.assert_allclose(np.asarray(a)[i], np.asarray(b), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_every_strategy_plans_with_an_ensemble():
     envs, setting = sombrl.make_envs("pendulum", [0], episode_length=5), FiniteHorizon(5)
     ours = EnsembleLearner(3, 1, False, EnsembleConfig(**(TINY | {"members": 2, "hidden": (4,)})))

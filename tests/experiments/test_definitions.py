@@ -181,6 +181,7 @@ def test_mbpo_experiment_from_start_to_figure(tmp_path):
     assert len(path.with_suffix(".png").read_bytes()) > 10_000
 
 
+@pytest.mark.slow
 def test_only_what_it_has_is_asked_of_sac(tmp_path):
     places = {"out": tmp_path / "results", "runs": tmp_path / "runs"}
     assert run_experiment(EXPERIMENTS["mbpo-dmc-trap"], "smoke", pattern="*/sac", **places) is None
