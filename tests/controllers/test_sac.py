@@ -218,7 +218,7 @@ def test_model_free_without_a_bonus_never_asks_the_model():
     ("changes", "bonus"),
     [
         ({}, EpistemicMean()),
-        ({"imagined": "branched", "critic": "bro"}, Poison()),
+        pytest.param({"imagined": "branched", "critic": "bro"}, Poison(), marks=pytest.mark.slow),
     ],
     ids=["one-step", "branched"],
 )

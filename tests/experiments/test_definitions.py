@@ -318,6 +318,7 @@ def test_list_experiments(capsys):
     assert all(name in out for name in EXPERIMENTS) and "figure 2" in out
 
 
+@pytest.mark.slow
 def test_compute_cost_compares_warm_runs(tmp_path):
     from sombrl.experiments.gp_compute_cost import draw, measure
 
