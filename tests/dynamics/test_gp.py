@@ -271,6 +271,7 @@ def test_unpleasant_data_give_finite_predictions(kernel, name, rows, capacity):
     assert np.all(np.isfinite(np.asarray(predict(drawn, TEST.obs, TEST.action).mean)))
 
 
+@pytest.mark.slow
 def test_draws_have_the_posterior_moments():
     """10,000 numbers from consistent functions against μ and σ of the same posterior."""
     gp = learner(rank=64)
