@@ -87,21 +87,10 @@ class Compiled:
         task: AbstractTask | None = None,
     ) -> "Compiled":
         """Compile the parts for one environment and setting; `task` instead of the environment's own."""
-        spec, known_task, given_task = envs.spec, envs.task, task
+        imagined = imagination(envs, learner, setting, task)
 
         def imagine(learner_state, iteration, key):
-            task = given_task or learner.task(learner_state) or known_task
-            assert task is not None, "a learner without a task needs an environment with one"
-            return exploration.imagine(
-                learner.dynamics(learner_state),
-                task,
-                state_dim=spec.obs_dim,
-                action_dim=spec.action_dim,
-                iteration=iteration,
-                discount=setting.discount,
-                task_weight=1.0 if given_task else setting.task_weight,
-                key=key,
-            )
+            return imagined(learner_state, exploration, iteration, key)
 
         def act(state, mdp, obs, key, decision, active):
             observe_key, act_key = jr.split(jr.fold_in(key, decision))
@@ -131,6 +120,29 @@ class Compiled:
             add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
             diagnose=over_seeds(lambda state, mdp, rows, valid: diagnose(learner.dynamics(state), mdp, rows, valid)),
         )
+
+
+def imagination(
+    envs: AbstractEnvs, learner: AbstractLearner, setting: Setting, given_task: AbstractTask | None = None
+) -> Callable[[Any, Exploration, jax.Array, jax.Array], ImaginedMDP]:
+    """What turns a learner's state and a strategy into an MDP, in iteration n; `given_task` instead of its own."""
+    spec, known_task = envs.spec, envs.task
+
+    def imagine(learner_state: Any, exploration: Exploration, iteration: jax.Array, key: jax.Array) -> ImaginedMDP:
+        task = given_task or learner.task(learner_state) or known_task
+        assert task is not None, "a learner without a task needs an environment with one"
+        return exploration.imagine(
+            learner.dynamics(learner_state),
+            task,
+            state_dim=spec.obs_dim,
+            action_dim=spec.action_dim,
+            iteration=iteration,
+            discount=setting.discount,
+            task_weight=1.0 if given_task else setting.task_weight,
+            key=key,
+        )
+
+    return imagine
 
 
 def run(

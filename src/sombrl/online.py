@@ -26,9 +26,10 @@ from sombrl.dynamics.base import AbstractLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.guards import refuse_end
 from sombrl.exploration.base import Exploration, ImaginedMDP
-from sombrl.loop import ROLES, Chunk, LoopState, Report, refuse_nan, renewal_due
+from sombrl.loop import ROLES, Chunk, LoopState, Report, imagination, refuse_nan, renewal_due
 from sombrl.records import Transition
 from sombrl.replay import Replay
+from sombrl.seeds import over_rows
 from sombrl.settings import Setting
 
 
@@ -79,21 +80,7 @@ class Programs:
         envs: AbstractEnvs, learner: AbstractLearner, controller: AbstractController, setting: Setting
     ) -> "Programs":
         """Compilation happens on first use. `learn` and `store` give their arguments' memory up."""
-        spec, known_task = envs.spec, envs.task
-
-        def imagine(learner_state: Any, exploration: Exploration, now: Int[Array, ""], key: Key[Array, ""]):
-            task = learner.task(learner_state) or known_task
-            assert task is not None, "a learner without a task needs an environment with one"
-            return exploration.imagine(
-                learner.dynamics(learner_state),
-                task,
-                state_dim=spec.obs_dim,
-                action_dim=spec.action_dim,
-                iteration=now,
-                discount=setting.discount,
-                task_weight=setting.task_weight,
-                key=key,
-            )
+        spec, imagine = envs.spec, imagination(envs, learner, setting)
 
         def act(learned: Learned, explorations: Exploration, seeds: Array, packet: Array):
             def one(row):
@@ -267,19 +254,13 @@ def _lots(rows: int) -> list[slice]:
 
 def _over_rows(function: Callable, rows: Any) -> Any:
     """`function` of one row, for those of a lot."""
-    arrays, static = eqx.partition(rows, eqx.is_array)
-    static_out: list[Any] = []
 
-    def one(arrays):
-        out, rest = eqx.partition(function(eqx.combine(arrays, static)), eqx.is_array)
-        static_out.append(rest)
-        return out
+    def mapper(one: Callable, arrays: Any) -> Any:
+        if jax.tree.leaves(arrays)[0].shape[0] > 1:
+            return jax.vmap(one)(arrays)
+        return jax.tree.map(lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], arrays)))
 
-    if jax.tree.leaves(arrays)[0].shape[0] == 1:
-        mapped = jax.tree.map(lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], arrays)))
-    else:
-        mapped = jax.vmap(one)(arrays)
-    return eqx.combine(mapped, static_out[-1])
+    return over_rows(function, rows, mapper)
 
 
 def _cut(tree: Any, lot: slice) -> Any:

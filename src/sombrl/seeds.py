@@ -10,6 +10,20 @@ import jax.random as jr
 from jaxtyping import Array, Key
 
 
+def over_rows(function: Callable, rows: Any, mapper: Callable[[Callable, Any], Any]) -> Any:
+    """`function` of one row for all, by `mapper(one, arrays)`; what is no array is the same for every row."""
+    arrays, static = eqx.partition(rows, eqx.is_array)
+    static_out: list[Any] = []
+
+    def one(arrays):
+        out, rest = eqx.partition(function(eqx.combine(arrays, static)), eqx.is_array)
+        static_out.append(rest)
+        return out
+
+    mapped = mapper(one, arrays)
+    return eqx.combine(mapped, static_out[-1])
+
+
 def over_seeds(function: Callable, *, double_precision: bool = False) -> Callable:
     """`function` of one seed → a compiled function whose array arguments and results have a leading seed axis.
 
@@ -19,17 +33,11 @@ def over_seeds(function: Callable, *, double_precision: bool = False) -> Callabl
     but two programs in two threads can starve XLA's thread pool and hang.)
     """
 
+    def one_by_one(one: Callable, arrays: Any) -> Any:
+        return jax.lax.map(one, arrays) if jax.default_backend() == "cpu" else jax.vmap(one)(arrays)
+
     def batched(*args):
-        arrays, static = eqx.partition(args, eqx.is_array)
-        static_out: list[Any] = []
-
-        def one(arrays):
-            out, rest = eqx.partition(function(*eqx.combine(arrays, static)), eqx.is_array)
-            static_out.append(rest)
-            return out
-
-        mapped = jax.lax.map(one, arrays) if jax.default_backend() == "cpu" else jax.vmap(one)(arrays)
-        return eqx.combine(mapped, static_out[-1])
+        return over_rows(lambda row: function(*row), args, one_by_one)
 
     compiled = eqx.filter_jit(batched)
 
