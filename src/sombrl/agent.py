@@ -26,6 +26,7 @@ from sombrl.exploration import greedy, unsupervised
 from sombrl.loop import ROLES, Chunk, Compiled, LoopState, Report, collect, initial_state, run
 from sombrl.names import nearest
 from sombrl.online import Programs
+from sombrl.program_cache import keep_programs
 from sombrl.progress import Progress
 from sombrl.records import AbstractTask, SombrlError
 from sombrl.runs import RunFolder
@@ -51,6 +52,7 @@ class Agent:
     def __init__(self, algorithm: str, config: Any, run_config: RunConfig, env: Any = None):
         if algorithm not in ALGORITHMS:
             raise nearest(algorithm, ALGORITHMS, "algorithm")
+        keep_programs()
         self.algorithm, self.config, self.run_config = algorithm, config, run_config
         self._env = env  # an object instead of a name: then `load` must be given it again
         self.seeds = run_config.seed_list

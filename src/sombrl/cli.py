@@ -191,6 +191,7 @@ def experiment(argv: list[str]) -> None:
         runs: Path = Path("runs/experiments"),
         cells: str = "*",
         partial: bool = False,
+        env_workers: int = 0,
         redraw_only: Annotated[bool, tyro.conf.arg(name="redraw")] = False,
     ) -> None:
         """One of the paper's experiments: a table, its manifest and a figure, in OUT/NAME/SCALE.csv, .json and .png.
@@ -206,6 +207,7 @@ def experiment(argv: list[str]) -> None:
             runs: Where the runs of its cells are kept.
             cells: Only cells whose name matches one of these comma-separated shell patterns.
             partial: Write the results of the finished cells also when some are left.
+            env_workers: Processes that step the simulators of a cell; 0: in turn. The numbers are the same.
             redraw_only: Only draw the figure again, from the CSV that is there.
         """
         if name not in EXPERIMENTS:
@@ -214,7 +216,15 @@ def experiment(argv: list[str]) -> None:
             print(f"wrote {redraw(EXPERIMENTS[name], scale, out=out)}")
             return
         command = ["sombrl", "experiment", *argv]
-        run_experiment(EXPERIMENTS[name], scale, out=out, runs=runs, pattern=cells, partial=partial, command=command)
+        run_experiment(
+            *(EXPERIMENTS[name], scale),
+            out=out,
+            runs=runs,
+            pattern=cells,
+            partial=partial,
+            env_workers=env_workers,
+            command=command,
+        )
 
     _call(options, argv, "sombrl experiment")
 

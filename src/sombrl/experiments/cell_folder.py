@@ -19,6 +19,7 @@ import numpy as np
 import sombrl
 from sombrl import checkpoint
 from sombrl.agent import Agent, load
+from sombrl.envs.registry import WORLDS
 from sombrl.experiments.base import Cell, Evaluation, FunctionCell, TrainCell
 from sombrl.records import RunFault, SombrlError
 from sombrl.results import Row, read_rows, rows_text, write_whole
@@ -29,8 +30,9 @@ from sombrl.train import Run, drive
 class CellFolder:
     """The folder of one cell of one experiment at one scale."""
 
-    def __init__(self, path: Path, experiment: str, cell: Cell):
-        self.path, self.experiment, self.cell = path, experiment, cell
+    def __init__(self, path: Path, experiment: str, cell: Cell, env_workers: int = 0):
+        """`env_workers` processes step the cell's simulators, which changes no number."""
+        self.path, self.experiment, self.cell, self.env_workers = path, experiment, cell, env_workers
         self.rows_path = path / "rows.csv"
 
     @property
@@ -159,7 +161,8 @@ class CellFolder:
             folder = RunFolder.open(path)
             agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
         else:
-            agent = Agent(cell.algorithm, cell.config, cell.run)
+            workers = 0 if cell.run.env in WORLDS else self.env_workers  # our own worlds are stepped by JAX
+            agent = Agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, env_workers=workers))
             folder = RunFolder.create(path, agent.to_json(), command)
         for note in agent.notes:
             print(note, file=sys.stderr)

@@ -30,14 +30,17 @@ def run_experiment(
     runs: Path = Path("runs/experiments"),
     pattern: str = "*",
     partial: bool = False,
+    env_workers: int = 0,
     command: list[str] | None = None,
 ) -> Path | None:
     """Bring the cells that match to their end. When none is left, write the results and return the CSV's path.
 
     `partial` writes those of the finished cells also when some are left. A cell that another experiment in `runs` has
     finished with the same settings is taken over. Several processes may work on one experiment: each takes cells that
-    no other has, and the last one writes.
+    no other has, and the last one writes. `env_workers` processes step simulators side by side.
     """
+    if env_workers < 0:
+        raise SombrlError(f"--env-workers must be 0 or more, not {env_workers}.")
     cells = _cells(experiment, scale)
     chosen = match(cells, pattern, experiment.name)
     for path, flag in ((out, "--out"), (out / experiment.name, "--out"), (runs, "--runs")):
@@ -47,7 +50,7 @@ def run_experiment(
         pass  # without matplotlib it would fail after the training
     again = ["sombrl", "experiment", experiment.name, "--scale", scale]
     root = runs / f"{experiment.name}-{scale}"
-    folders = {cell.name: CellFolder(root / cell.name, experiment.name, cell) for cell in cells}
+    folders = {cell.name: CellFolder(root / cell.name, experiment.name, cell, env_workers) for cell in cells}
     for folder in folders.values():
         folder.check()
     try:

@@ -1,0 +1,75 @@
+"""What a network sees of (observation, action) and what it predicts, apart from the model that does it.
+
+A model that works in `Differences` knows nothing of its world. One that is told which numbers of an observation are
+only remembered actions, or that a car drives the same way wherever it stands, need not learn that from data.
+"""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class AbstractCoordinates(eqx.Module):
+    """Observations and actions as inputs and targets of a regression, and back. Physical units throughout."""
+
+    input_dim: eqx.AbstractVar[int]
+    target_dim: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def inputs(self, obs: Float[Array, " obs"], action: Float[Array, " action"]) -> Float[Array, " input"]:
+        """What the model sees."""
+
+    @abc.abstractmethod
+    def targets(
+        self, obs: Float[Array, " obs"], action: Float[Array, " action"], next_obs: Float[Array, " obs"]
+    ) -> Float[Array, " target"]:
+        """What the model should have said."""
+
+    @abc.abstractmethod
+    def next_obs(
+        self, obs: Float[Array, " obs"], action: Float[Array, " action"], target: Float[Array, " target"]
+    ) -> Float[Array, " obs"]:
+        """The observation that a prediction stands for: the inverse of `targets`."""
+
+    @abc.abstractmethod
+    def spread(self, obs: Float[Array, " obs"], std: Float[Array, " target"]) -> Float[Array, " obs"]:
+        """The standard deviation of the next observation, to first order; 0 where it is known."""
+
+
+class Differences(AbstractCoordinates):
+    """Everything is seen, and its change predicted."""
+
+    obs_dim: int = eqx.field(static=True)
+    action_dim: int = eqx.field(static=True)
+
+    @property
+    def input_dim(self) -> int:
+        """Observation and action."""
+        return self.obs_dim + self.action_dim
+
+    @property
+    def target_dim(self) -> int:
+        """The observation's change."""
+        return self.obs_dim
+
+    def inputs(self, obs: Float[Array, " obs"], action: Float[Array, " action"]) -> Float[Array, " input"]:
+        """Side by side."""
+        return jnp.concatenate([obs, action])
+
+    def targets(
+        self, obs: Float[Array, " obs"], action: Float[Array, " action"], next_obs: Float[Array, " obs"]
+    ) -> Float[Array, " target"]:
+        """x' - x."""
+        return next_obs - obs
+
+    def next_obs(
+        self, obs: Float[Array, " obs"], action: Float[Array, " action"], target: Float[Array, " target"]
+    ) -> Float[Array, " obs"]:
+        """x + Δ."""
+        return obs + target
+
+    def spread(self, obs: Float[Array, " obs"], std: Float[Array, " target"]) -> Float[Array, " obs"]:
+        """As predicted."""
+        return std
