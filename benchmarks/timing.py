@@ -1,6 +1,5 @@
 """Blocks of timings, and the tables made of them. No benchmark is run by importing this."""
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -9,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from sombrl.checkpoint import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -56,7 +57,7 @@ def machine(*packages: str) -> dict[str, Any]:
         "cpu": _cpu_name(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: importlib.metadata.version(name) for name in packages},
+        "versions": versions(*packages),
     }
 
 

@@ -270,6 +270,7 @@ def synthetic(name: str, scale: str) -> list[Row]:
         ("mbpo-bonus-ablation", 3),
         ("mbpo-lambda-strategies", 4),
         ("mbpo-dmc-trap", 4),
+        ("mbpo-updates", 2),
     ],
 )
 def test_figures(name, panels, tmp_path):

@@ -12,6 +12,7 @@ from sombrl.experiments.mbpo_bonus_ablation import MBPO_BONUS_ABLATION
 from sombrl.experiments.mbpo_dmc_trap import MBPO_DMC_TRAP
 from sombrl.experiments.mbpo_lambda_strategies import MBPO_LAMBDA_STRATEGIES
 from sombrl.experiments.mbpo_state import MBPO_STATE
+from sombrl.experiments.mbpo_updates import MBPO_UPDATES
 from sombrl.experiments.mbpo_vs_model_free import MBPO_VS_MODEL_FREE
 from sombrl.experiments.rkhs_projection import RKHS_PROJECTION
 from sombrl.experiments.runner import redraw, run_experiment
@@ -34,6 +35,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         MBPO_BONUS_ABLATION,
         MBPO_LAMBDA_STRATEGIES,
         MBPO_DMC_TRAP,
+        MBPO_UPDATES,
     )
 }
 

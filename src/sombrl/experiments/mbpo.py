@@ -59,6 +59,7 @@ ENVS = {
     "pendulum": Env("Pendulum-v1", {"small": 5_000, "paper": 10_000}, action_repeat=1, episode_length=200),
     "cartpole": Env("dmc:cartpole-swingup", {"small": 10_000, "paper": 50_000}),
     "cartpole-sparse": Env("dmc:cartpole-swingup_sparse", {"paper": 100_000}, evaluations=20),
+    "cartpole-sparse-short": Env("dmc:cartpole-swingup_sparse", {"paper": 50_000}),
     "reacher-hard": Env("dmc:reacher-hard", {"paper": 50_000}),
     "finger-spin": Env("dmc:finger-spin", {"paper": 50_000}),
     "hopper-hop": Env("dmc:hopper-hop", {"paper": 50_000}),
