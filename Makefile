@@ -29,6 +29,7 @@ test-slow: setup  ## the learning runs
 bench: setup  ## steady state and compile time apart; writes results/bench/
 	$(BIN)/python -m benchmarks.sac
 	$(BIN)/python -m benchmarks.mbpo
+	$(BIN)/python -m benchmarks.hardware
 	$(BIN)/python -m benchmarks.gp_icem  # last, because it fails when it misses its bars
 
 bench-peers: .venv-peers/.ready  ## the libraries that `make bench` compares with, apart from ours

@@ -308,7 +308,7 @@ class Agent:
         setting, learner_state = FiniteHorizon(envs.spec.episode_length), self._fitted()
         start_key = role_keys(self.seeds, EVALUATION_EPISODES, ("start",))["start"]
         # A planner starts afresh; a policy is what was learned.
-        controller = self.state.controller if self.parts.online else compiled.start(mdp, start_key)
+        controller = self.state.controller if self.parts.controller.learns else compiled.start(mdp, start_key)
         try:
             for episode in range(EVALUATION_EPISODES, EVALUATION_EPISODES + episodes):
                 act_key = role_keys(self.seeds, episode, ("act",))["act"]
@@ -330,7 +330,7 @@ class Agent:
             compiled = self._parts_for(purpose)
             mdp = self._imagine(compiled, row=0, copies=copies)
             key = role_keys([self.seeds[0]] * copies, EVALUATION_EPISODES, ("start", "act"))
-            if self.parts.online:
+            if self.parts.controller.learns:
                 controller = jax.tree.map(lambda leaf: jnp.repeat(leaf[:1], copies, axis=0), self.state.controller)
             else:
                 controller = compiled.start(mdp, key["start"])
@@ -379,8 +379,8 @@ class Agent:
 
     def _fitted(self):
         """The learner's state with the last episode's data in it, as the next iteration would have it."""
-        if self.parts.online:
-            return self.state.learner  # it is, up to the last transition
+        if self.parts.controller.learns:
+            return self.state.learner  # the one that the policy was learned with
         if self._fitted_state is None or self._fitted_state[0] != self.iteration:
             key = role_keys(self.seeds, self.iteration, ROLES)["fit"]
             fitted, _ = self._parts_for("explore").fit(self.state.learner, self.state.replay, key)

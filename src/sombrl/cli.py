@@ -26,6 +26,7 @@ USAGE = """usage: sombrl COMMAND ...
   plot RUN...       learning curves as a picture   sombrl plot runs/p runs/q
   export RUN...     metrics of runs as one CSV     sombrl export runs/p --out results/pendulum.csv
   experiment NAME   the paper's experiments         sombrl experiment gp-episodic --scale small
+  hardware run C    drive a car and learn           sombrl hardware run runs/car --backend sim --episodes 20
   list WHAT         algorithms, explorations, envs, presets or experiments
   check-env ENV     whether an environment will work, and what to mend
   doctor            whether this machine is set up well
@@ -310,6 +311,13 @@ def demo(argv: list[str]) -> None:
     _call(options, argv, "sombrl demo")
 
 
+def hardware(argv: list[str]) -> None:
+    """Sombrl hardware run | status | check."""
+    from sombrl.hardware.commands import hardware as command
+
+    command(argv)
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "train": train,
     "resume": resume,
@@ -317,6 +325,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "plot": plot,
     "export": export,
     "experiment": experiment,
+    "hardware": hardware,
     "list": list_names,
     "check-env": check_env,
     "doctor": doctor,

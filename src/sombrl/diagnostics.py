@@ -16,7 +16,8 @@ def diagnose(
     """Metrics of one chunk under the posterior that was planned with, before it sees that chunk.
 
     `bonus_share` is λΣ‖σ‖ / (λΣ‖σ‖ + Σ|r|): 0 when only the task counts, 1 when only curiosity does.
-    `coverage` is the share of coordinates within two predicted standard deviations (0.95 when calibrated).
+    `coverage` is the share of coordinates within two predicted standard deviations (0.95 when calibrated). What the
+    model knows for sure (σ = 0 and no noise) is left out of what is said about the model.
     """
     predictions = jax.vmap(dynamics.predict)(rows.obs, rows.action)
     weight = valid.astype(jnp.float32)
@@ -32,13 +33,21 @@ def diagnose(
 
     error = (rows.next_obs - predictions.mean) / predictions.scale
     std = jnp.sqrt(predictions.epistemic_std**2 + predictions.aleatoric_std**2) / predictions.scale
+    unsure = std > 0  # a remembered action, say, is known for sure and has no density
+    std = jnp.where(unsure, std, 1.0)
     nll = 0.5 * (error / std) ** 2 + jnp.log(std) + 0.5 * jnp.log(2.0 * jnp.pi)
+
+    def over_coordinates(values: Float[Array, "time state"]) -> Float[Array, " time"]:
+        number = jnp.maximum(jnp.sum(unsure.astype(jnp.float32), axis=1), 1.0)
+        return jnp.sum(jnp.where(unsure, values, 0.0), axis=1) / number
+
+    within = (jnp.abs(error) <= 2.0 * std).astype(jnp.float32)
     return {
         "explore/bonus_weight": mdp.bonus_weight,
         "explore/mean_std": mean(sigma),
         "explore/uncertainty": jnp.sum(weight * sigma),
         "explore/bonus_share": share,
-        "model/nll": mean(jnp.mean(nll, axis=1)),
-        "model/rmse": jnp.sqrt(mean(jnp.mean(error**2, axis=1))),
-        "model/coverage": mean(jnp.mean((jnp.abs(error) <= 2.0 * std).astype(jnp.float32), axis=1)),
+        "model/nll": mean(over_coordinates(nll)),
+        "model/rmse": jnp.sqrt(mean(over_coordinates(error**2))),
+        "model/coverage": mean(over_coordinates(within)),
     }

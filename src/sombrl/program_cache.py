@@ -11,7 +11,8 @@ def keep_programs() -> None:
 
     On a CPU a program compiles in seconds, and one that another kind of CPU compiled may not run.
     """
-    if jax.config.jax_compilation_cache_dir is not None or jax.default_backend() == "cpu":
+    told = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    if told is not None or jax.default_backend() == "cpu":
         return
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     jax.config.update("jax_compilation_cache_dir", str(home / "sombrl" / "programs"))

@@ -14,6 +14,7 @@ CASES = {
     "pendulum": {"name": "pendulum", "env_kwargs": {"start": "random"}},
     "pendulum, repeated": {"name": "pendulum", "env_kwargs": {"reward": "sparse"}, "action_repeat": 4},
     "mountain-car": {"name": "mountain-car", "action_cost": 0.1},
+    "rc-car": {"name": "rc-car"},
     "mountain-car, gym": {"name": "mountain-car", "env_kwargs": {"terminates": True}},
     "Pendulum-v1": {"name": "Pendulum-v1", "action_cost": 0.1},
     "MountainCarContinuous-v0": {"name": "MountainCarContinuous-v0", "action_repeat": 2},

@@ -82,8 +82,9 @@ def test_scales_differ(name):
 def test_methods_have_their_own_numbers_and_no_others(scale):
     cells = [cell for e in EXPERIMENTS.values() for cell in e.cells_at(scale) if isinstance(cell, TrainCell)]
     assert {cell.method for cell in cells} >= {"optimistic", "hucrl", "pets", "greedy", "oracle", "random"}
+    schedule = {"bonus_weight", "schedule", "bonus_weight_end", "bonus_weight_steps", "theory"}
     read = {
-        "optimistic": {"bonus_weight", "schedule", "bonus_weight_end", "bonus_weight_steps", "theory", "bonus"},
+        "optimistic": schedule | {"bonus", "imagine_by"},
         "hucrl": {"beta"},
     }
     for cell in cells:
@@ -95,6 +96,7 @@ def test_methods_have_their_own_numbers_and_no_others(scale):
         if cell.method == "optimistic":
             weight, schedule, bonus = explore.bonus_weight, explore.schedule, explore.bonus
             published = {"gp-icem": (BONUS_WEIGHT, "constant", "norm"), "mbpo": (1.0, "auto", "mean")}
+            published |= {"sim-fsvgd": (0.5, "linear", "norm")}
             assert (weight, schedule, bonus) == published[cell.algorithm]
         if cell.method == "hucrl":
             assert explore.beta == (3.0 if cell.run.setting == "non-episodic" else 2.0)
@@ -271,6 +273,8 @@ def synthetic(name: str, scale: str) -> list[Row]:
         ("mbpo-lambda-strategies", 4),
         ("mbpo-dmc-trap", 4),
         ("mbpo-updates", 2),
+        ("rccar-margins", 4),
+        ("rccar-ablation", 1),
     ],
 )
 def test_figures(name, panels, tmp_path):

@@ -22,6 +22,11 @@ class AbstractController(eqx.Module):
         """The same controller without deliberate randomness; a planner is that already."""
         return self
 
+    @property
+    def learns(self) -> bool:
+        """Whether its state is a policy that was learned; a planner's is only a warm start."""
+        return False
+
     @abc.abstractmethod
     def begin_episode(self, state: Any, mdp: ImaginedMDP) -> Any:
         """Forget what belongs to the last episode (a planner's warm start); keep what was learned."""

@@ -81,6 +81,11 @@ class SAC(AbstractController):
     config: SACConfig = eqx.field(static=True, default_factory=SACConfig)
     deterministic: bool = eqx.field(static=True, default=False)  # act by the mode tanh(μ) instead of a sample
 
+    @property
+    def learns(self) -> bool:
+        """It has a policy."""
+        return True
+
     def for_evaluation(self) -> "SAC":
         """The same policy without its noise."""
         return SAC(self.obs_dim, self.config, deterministic=True)

@@ -14,8 +14,15 @@ from jaxtyping import Array, Float
 class AbstractCoordinates(eqx.Module):
     """Observations and actions as inputs and targets of a regression, and back. Physical units throughout."""
 
-    input_dim: eqx.AbstractVar[int]
-    target_dim: eqx.AbstractVar[int]
+    @property
+    @abc.abstractmethod
+    def input_dim(self) -> int:
+        """How many numbers the model sees."""
+
+    @property
+    @abc.abstractmethod
+    def target_dim(self) -> int:
+        """How many it predicts."""
 
     @abc.abstractmethod
     def inputs(self, obs: Float[Array, " obs"], action: Float[Array, " action"]) -> Float[Array, " input"]:

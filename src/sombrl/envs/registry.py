@@ -18,6 +18,7 @@ from sombrl.envs.guards import check_cost, check_count, check_seeds
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.mountain_car import MountainCar
 from sombrl.envs.pendulum import MAX_TORQUE, Pendulum
+from sombrl.envs.rc_car import RCCar
 from sombrl.records import SombrlError
 
 
@@ -33,6 +34,7 @@ class World:
 WORLDS = {
     "pendulum": World(Pendulum, MAX_TORQUE, "swing-up from hanging; dense or sparse reward; known reward"),
     "mountain-car": World(MountainCar, 1.0, "sparse +100 on the hill, never terminates; known reward"),
+    "rc-car": World(RCCar, 1.0, "park a car by a half-turn, with delayed actions; known reward"),
 }
 """A new world is a file of its own and a row here."""
 

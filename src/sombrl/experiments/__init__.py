@@ -14,9 +14,12 @@ from sombrl.experiments.mbpo_lambda_strategies import MBPO_LAMBDA_STRATEGIES
 from sombrl.experiments.mbpo_state import MBPO_STATE
 from sombrl.experiments.mbpo_updates import MBPO_UPDATES
 from sombrl.experiments.mbpo_vs_model_free import MBPO_VS_MODEL_FREE
+from sombrl.experiments.rccar_ablation import RCCAR_ABLATION
+from sombrl.experiments.rccar_margins import RCCAR_MARGINS
 from sombrl.experiments.rkhs_projection import RKHS_PROJECTION
 from sombrl.experiments.runner import redraw, run_experiment
 from sombrl.experiments.theory_lab import THEORY_LAB
+from sombrl.experiments.tolerance_reward import TOLERANCE_REWARD
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -36,6 +39,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         MBPO_LAMBDA_STRATEGIES,
         MBPO_DMC_TRAP,
         MBPO_UPDATES,
+        RCCAR_MARGINS,
+        RCCAR_ABLATION,
+        TOLERANCE_REWARD,
     )
 }
 

@@ -13,6 +13,7 @@ from sombrl.results import Row
 TITLES = {
     "pendulum": "Pendulum",
     "mountain-car": "MountainCar",
+    "rc-car": "RC car",
     "Pendulum-v1": "Pendulum",
     "MountainCarContinuous-v0": "MountainCar",
     "dmc:cartpole-swingup": "CartPole",
@@ -189,4 +190,5 @@ def title_of(env: str) -> str:
     """An environment for a title: "pendulum action_cost=0.1" is "Pendulum, c = 0.1"."""
     name, *options = env.split(" ")
     texts = [option.replace("action_cost=", "c = ").replace("reward=", "").replace("K=", "K = ") for option in options]
+    texts = [text.replace("margin_factor=", "margin factor ") for text in texts]
     return ", ".join([TITLES.get(name, name), *texts])

@@ -1,8 +1,8 @@
 """mbpo-updates: how much to learn from a decision (beside the paper).
 
 The published MBPO-Optimistic does five updates of model and critics per decision and one of the policy, of its
-temperature and of λ. Where rewards are sparse that is what makes it slow: the reward is found early, and then the policy
-needs tens of thousands of steps to follow its critics. Hence, all with the bonus:
+temperature and of λ. Where rewards are sparse that is what makes it slow: the reward is found early, and then the
+policy needs tens of thousands of steps to follow its critics. Hence, all with the bonus:
 
 - published: five updates, one step of the policy;
 - policy-steps: five updates, each with a step of the policy;

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from sombrl.exploration.base import AbstractBonus, Exploration
+from sombrl.exploration.base import AbstractBonus, AbstractPropagation, Exploration
 from sombrl.exploration.bonus import EpistemicMean, EpistemicNorm, InformationGain, MeanInformationGain, Units
+from sombrl.exploration.propagation import Mean, NoisyMean, Resampled
 from sombrl.exploration.strategies import (
     NONEPISODIC_NAMES,
     STRATEGIES,
@@ -43,9 +44,10 @@ class ExploreConfig:
     """‖σ‖; the mean of σ, the learned reward's included; Σ log(1 + σ²/noise²) (OPAX); or its mean (MaxInfoRL)."""
     sigma_units: Units = "normalised"
     """Units of σ in the norm: divided by the spread of the training targets, or physical."""
-    plan_noise: bool = False
-    """Optimistic: add the model's noise to imagined transitions (the paper's objective to the letter; needs
-    particles, so it costs as much as pets)."""
+    imagine_by: Literal["mean", "noise", "samples"] = "mean"
+    """How imagined states move for greedy, optimistic and unsupervised: by the mean; by the mean plus the model's noise
+    (the paper's objective to the letter); or by samples of the posterior, as pets always does. Planners need particles
+    for the last two, so they cost as much as pets."""
     beta: float = 2.0
     """How many standard deviations hucrl may be lucky."""
     theory: TheoryConfig = dataclasses.field(default_factory=TheoryConfig)
@@ -94,9 +96,9 @@ class ExploreConfig:
             )
         match NONEPISODIC_NAMES.get(self.explore, self.explore):
             case "optimistic":
-                return optimistic(self._weight(setting, state_dim), bonus, noisy=self.plan_noise)
+                return self._moved(optimistic(self._weight(setting, state_dim), bonus))
             case "unsupervised":
-                return unsupervised(bonus)
+                return self._moved(unsupervised(bonus))
             case "hucrl":
                 return hucrl(self.beta)
             case "pets":
@@ -104,7 +106,12 @@ class ExploreConfig:
             case "thompson":
                 return thompson()
             case _:
-                return greedy()
+                return self._moved(greedy())
+
+    def _moved(self, strategy: Exploration) -> Exploration:
+        """A strategy of the mean, with imagined states that move as `imagine_by` says."""
+        moves: dict[str, AbstractPropagation] = {"mean": Mean(), "noise": NoisyMean(), "samples": Resampled()}
+        return dataclasses.replace(strategy, propagation=moves[self.imagine_by])
 
     def _weight(self, setting: Setting, state_dim: int) -> AbstractWeight:
         """λₙ."""

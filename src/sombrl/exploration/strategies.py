@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sombrl.exploration.base import AbstractBonus, Exploration
 from sombrl.exploration.bonus import EpistemicNorm, NoBonus
-from sombrl.exploration.propagation import DrawnOnce, Hallucinated, Mean, NoisyMean, Resampled
+from sombrl.exploration.propagation import DrawnOnce, Hallucinated, Mean, Resampled
 from sombrl.exploration.weight import AbstractWeight, Constant
 
 
@@ -37,9 +37,9 @@ def hucrl(beta: float) -> Exploration:
     return Exploration(Hallucinated(beta), NoBonus(), Constant(0.0))
 
 
-def optimistic(bonus_weight: AbstractWeight, bonus: AbstractBonus | None = None, noisy: bool = False) -> Exploration:
+def optimistic(bonus_weight: AbstractWeight, bonus: AbstractBonus | None = None) -> Exploration:
     """SOMBRL: the mean dynamics, and the task reward plus λₙ‖σₙ‖."""
-    return Exploration(NoisyMean() if noisy else Mean(), bonus or EpistemicNorm(), bonus_weight)
+    return Exploration(Mean(), bonus or EpistemicNorm(), bonus_weight)
 
 
 def unsupervised(bonus: AbstractBonus | None = None) -> Exploration:

@@ -1,0 +1,130 @@
+"""SimFSVGD-Optimistic: a model with a simulator as its prior, and a policy found inside it (section 6, appendix D.2).
+
+`--prior` says which simulator; without one the model is FSVGD (or SVGD: `--model.inference svgd`). `--use grey-box` and
+`--use system-id` fit the simulator to the data instead. `--explore pets` is the published greedy SimFSVGD, whose
+imagined cars are sampled anew at every step.
+"""
+
+import dataclasses
+from typing import Annotated, Literal
+
+import tyro
+
+from sombrl.algorithms.base import Algorithm, Parts
+from sombrl.controllers.policy_search import SEARCH_SAC, PolicySearch, PolicySearchConfig
+from sombrl.controllers.sac_config import SACConfig
+from sombrl.dynamics.base import AbstractLearner
+from sombrl.dynamics.coordinates import AbstractCoordinates, Differences
+from sombrl.dynamics.grey_box import GreyBoxConfig, GreyBoxLearner
+from sombrl.dynamics.particle_config import ParticleConfig
+from sombrl.dynamics.particle_learner import ParticleLearner
+from sombrl.envs.base import ENDLESS, AbstractEnvs
+from sombrl.envs.jax_envs import JaxEnvs
+from sombrl.envs.rc_car import RCCar
+from sombrl.envs.rc_car_prior import GAP_STD, LIKELIHOOD_STD, CarBodyFrame, CarSimulator, CarWorldFrame
+from sombrl.exploration.config import ExploreConfig
+from sombrl.records import SombrlError
+from sombrl.settings import Setting
+from sombrl.starts import starts_of
+
+
+def _explore() -> ExploreConfig:
+    """As published: λ from 0.5 to 0 within ten episodes, imagined cars moved by the mean and its noise."""
+    return ExploreConfig(
+        bonus_weight=0.5, schedule="linear", bonus_weight_end=0.0, bonus_weight_steps=10, imagine_by="noise"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SimFSVGDConfig:
+    """Particles with a simulator as their prior, and soft actor-critic inside the model."""
+
+    explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_explore)
+    prior: Literal["low-fidelity", "high-fidelity", "none"] = "low-fidelity"
+    """The simulator: kinematic, with tyres, or none."""
+    use: Literal["prior", "grey-box", "system-id"] = "prior"
+    """What for: as a prior; fitted to the data, with networks for the rest; or fitted and believed (then σ = 0)."""
+    prior_gap: bool = True
+    """Allow for what the simulator lacks by the published GP on top of it (--model.additive-scales: by another)."""
+    prior_integrator: Literal["rk4", "legacy"] = "rk4"
+    """How the simulator integrates; legacy is the published one."""
+    frame: Literal["world", "body"] = "world"
+    """Coordinates of the car's model: as published; or relative to the car, which drives alike wherever it stands."""
+    capacity: int = 10_000
+    """Transitions kept per seed; the oldest are overwritten."""
+    model: ParticleConfig = dataclasses.field(default_factory=ParticleConfig)
+    system: GreyBoxConfig = dataclasses.field(default_factory=GreyBoxConfig)
+    search: PolicySearchConfig = dataclasses.field(default_factory=PolicySearchConfig)
+    sac: SACConfig = SEARCH_SAC
+
+    def __post_init__(self):
+        """Refuse an impossible capacity, and a simulator that is not there."""
+        if self.prior == "none" and self.use != "prior":
+            raise SombrlError(f"--use {self.use} needs a simulator: add --prior low-fidelity or high-fidelity.")
+        if self.capacity < 1:
+            raise SombrlError(f"--capacity must be at least 1 transition, not {self.capacity}.")
+
+
+def build(config: SimFSVGDConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
+    """The parts for one environment and setting."""
+    spec = envs.spec
+    if envs.task is None:
+        raise SombrlError(
+            f"sim-fsvgd searches for policies with a known reward, and that of {spec.name} is not known to sombrl: use "
+            "one of its own worlds (`sombrl list envs`), or sombrl train mbpo, which learns rewards."
+        )
+    if config.explore.schedule == "auto":
+        raise SombrlError(
+            "--schedule auto is for policies that learn at every decision (mbpo): use linear or constant."
+        )
+    if config.explore.explore in ("hucrl", "neorl"):
+        raise SombrlError(
+            "the policies of sim-fsvgd have no hallucinated controls to drive with: use --explore optimistic."
+        )
+    if setting.resets and ENDLESS > spec.episode_length > config.capacity:
+        raise SombrlError(
+            f"an episode of {spec.episode_length} decisions does not fit --capacity {config.capacity}: raise it."
+        )
+    return Parts(
+        learner=_learner(config, envs),
+        exploration=config.explore.build(setting, spec.obs_dim),
+        controller=PolicySearch(spec.obs_dim, starts_of(envs), config.search, config.sac),
+        capacity=config.capacity,
+    )
+
+
+def _learner(config: SimFSVGDConfig, envs: AbstractEnvs) -> AbstractLearner:
+    """The model, with what is known of its world."""
+    spec = envs.spec
+    world = envs.world if isinstance(envs, JaxEnvs) else None
+    if not isinstance(world, RCCar):
+        if config.prior != "none":
+            raise SombrlError(
+                f"sombrl has a simulator as a prior for rc-car alone, not for {spec.name}: add --prior none (then it "
+                "is FSVGD), or give ParticleLearner one of your own (docs/extending.md)."
+            )
+        if config.frame != "world":
+            raise SombrlError(f"--frame body is for rc-car; {spec.name} has only --frame world.")
+        coordinates: AbstractCoordinates = Differences(spec.obs_dim, spec.action_dim)
+        return ParticleLearner(coordinates, config.model)
+    if spec.action_repeat != 1:
+        raise SombrlError("the car's simulator knows decisions of one frame: leave out --action-repeat.")
+    frame = (CarWorldFrame if config.frame == "world" else CarBodyFrame)(past=world.delay)
+    fidelity = "high" if config.prior == "high-fidelity" else "low"
+    simulator = CarSimulator(fidelity, world.car, config.prior_integrator, frame)
+    model = config.model
+    if model.additive_scales is None and config.prior_gap:
+        scales = tuple(float(scale) for scale in frame.per_target(GAP_STD[fidelity]))
+        model = dataclasses.replace(model, additive_scales=scales)
+    noise_std = frame.per_target(LIKELIHOOD_STD)
+    if config.use != "prior":
+        system = dataclasses.replace(config.system, residual=config.use == "grey-box")
+        return GreyBoxLearner(frame, simulator, system, config.model, noise_std=noise_std)
+    if config.prior == "none":  # the units and the domain are still those of a car
+        return ParticleLearner(frame, config.model, noise_std=noise_std, domain_of=simulator)
+    return ParticleLearner(frame, model, simulator, noise_std=noise_std)
+
+
+SIM_FSVGD = Algorithm(
+    "sim-fsvgd", SimFSVGDConfig, build, "particles with a simulator as prior, and a policy found inside the model"
+)

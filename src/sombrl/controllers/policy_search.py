@@ -1,0 +1,281 @@
+"""A policy found inside the model: soft actor-critic on many imagined rollouts side by side (SimFSVGD, appendix D.2).
+
+Between two real episodes the model stands still, so it is an environment that costs nothing: rollouts of the policy
+fill a buffer of imagined transitions, whose rewards are r + λₙ‖σₙ‖, and SAC learns from the buffer as if they were
+real. Half of the rollouts begin where real episodes do, half where real data have been. Of all snapshots of the policy
+the one with the highest Jₙ in the model is driven.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from sombrl.controllers.base import AbstractController
+from sombrl.controllers.icem import check_count, check_range
+from sombrl.controllers.sac import SAC, SACState
+from sombrl.controllers.sac_config import SACConfig
+from sombrl.controllers.sac_losses import gaussian, sample_actions
+from sombrl.exploration.base import ImaginedMDP
+from sombrl.exploration.bonus import NoBonus
+from sombrl.networks import MLP
+from sombrl.records import SombrlError, State, Transition
+from sombrl.replay import Replay
+from sombrl.starts import AbstractStarts
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicySearchConfig:
+    """Soft actor-critic in the model."""
+
+    rounds: int = 240
+    """Every round is `unroll` decisions of all rollouts and then `updates` updates of SAC."""
+    rollouts: int = 256
+    """Imagined rollouts side by side."""
+    unroll: int = 16
+    """Decisions of each rollout in a round."""
+    updates: int = 128
+    """Updates of SAC in a round (published: one per imagined decision, with batches of 64)."""
+    horizon: int = 100
+    """Decisions after which a rollout begins anew, somewhere else; its value goes on behind that."""
+    start_share: float = 0.5
+    """Share of rollouts that begin where real episodes do; the others where data have been."""
+    capacity: int = 50_000
+    """Imagined transitions that are kept, the newest ones."""
+    reward_scale: float = 10.0
+    """Rewards are multiplied by this before SAC sees them: its temperature has no unit of its own."""
+    snapshots: int = 20
+    """How often the policy is judged; the best one is driven."""
+    judged_rollouts: int = 128
+    """Imagined episodes, from real starts and without the policy's noise, that a snapshot is judged by."""
+    judged_horizon: int = 100
+    """Decisions of each of them."""
+    fresh: bool = True
+    """Every search begins with a new policy; otherwise with the last search's."""
+
+    def __post_init__(self):
+        """Refuse what cannot be searched with."""
+        counts = ("rounds", "rollouts", "unroll", "updates", "horizon", "capacity", "snapshots")
+        for name in (*counts, "judged_rollouts", "judged_horizon"):
+            check_count(_flag(name), getattr(self, name))
+        check_range(_flag("start_share"), self.start_share, 0.0, 1.0)
+        if not 0 < self.reward_scale < math.inf:
+            raise SombrlError(f"{_flag('reward_scale')} must be positive and finite, not {self.reward_scale}.")
+        if self.snapshots > self.rounds:
+            raise SombrlError(
+                f"{_flag('snapshots')} must not exceed {_flag('rounds')} = {self.rounds}, not {self.snapshots}."
+            )
+        if self.capacity < self.rollouts * self.unroll:
+            raise SombrlError(
+                f"{_flag('capacity')} must hold a round, {self.rollouts * self.unroll} transitions, not "
+                f"{self.capacity}: raise it, or lower {_flag('rollouts')}."
+            )
+
+
+def _flag(name: str) -> str:
+    return "--search." + name.replace("_", "-")
+
+
+SEARCH_SAC = SACConfig(
+    hidden=(64, 64),
+    critic="plain",
+    batch_size=256,
+    imagined="none",
+    policy_every=1,
+    actor_lr=1e-3,
+    critic_lr=1e-3,
+    temperature_lr=1e-3,
+    gradient_clip=5.0,
+    target_entropy_factor=0.0,
+    soft_reset_every=None,
+    bonus_weight_lr=0.0,
+)
+"""SAC inside the model: fewer, larger and bolder updates than published (batches of 64, learning rates of 3e-4, half a
+million updates) and a policy that stays more random while it learns."""
+
+
+class SearchState(eqx.Module):
+    """The policy that is driven, and what the next search may begin with."""
+
+    actor: MLP
+    sac: SACState
+
+
+class Rollouts(eqx.Module):
+    """Imagined rollouts on their way."""
+
+    obs: Float[Array, "rollouts obs"]
+    age: Int[Array, " rollouts"]  # decisions since each began
+
+
+class Dream(Replay):
+    """A buffer of imagined transitions. It is filled before anybody samples from it."""
+
+    @property
+    def at_least(self) -> int:
+        """A round's."""
+        return 1
+
+
+class Search(eqx.Module):
+    """What changes during a search."""
+
+    sac: SACState
+    rollouts: Rollouts
+    dream: Dream
+    best: MLP
+    best_value: Float[Array, ""]
+
+
+class PolicySearch(AbstractController):
+    """Improving is a whole training of SAC; acting is one pass through the best actor found, without noise."""
+
+    sac: SAC
+    starts: AbstractStarts
+    config: PolicySearchConfig = eqx.field(static=True, default_factory=PolicySearchConfig)
+
+    def __init__(self, obs_dim: int, starts: AbstractStarts, config: PolicySearchConfig, sac: SACConfig = SEARCH_SAC):
+        if sac.imagined != "none":
+            raise SombrlError("policies are searched for on imagined data alone: leave --sac.imagined none.")
+        self.sac = SAC(obs_dim, dataclasses.replace(sac, updates_per_call=config.updates), deterministic=True)
+        self.starts, self.config = starts, config
+
+    @property
+    def learns(self) -> bool:
+        """It has a policy."""
+        return True
+
+    def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> SearchState:
+        """Untrained networks."""
+        sac = self.sac.init(self._task_alone(mdp), key=key)
+        return SearchState(sac.actor, sac)
+
+    def begin_episode(self, state: SearchState, mdp: ImaginedMDP) -> SearchState:
+        """A policy has nothing that belongs to an episode."""
+        return state
+
+    def act(
+        self, state: SearchState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " plan"], SearchState]:
+        """The mode of the policy."""
+        return jnp.tanh(gaussian(state.actor, belief)[0]), state
+
+    def improve(
+        self, state: SearchState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
+    ) -> tuple[SearchState, dict[str, Float[Array, ""]]]:
+        """`rounds` rounds in the model, and the best of `snapshots` snapshots."""
+        config = self.config
+        init_key, start_key, age_key, judge_key, search_key = jr.split(key, 5)
+        alone = self._task_alone(mdp)
+        sac = self.sac.init(alone, key=init_key) if config.fresh else state.sac
+        obs = self._begin(replay, config.rollouts, key=start_key)
+        # Of all ages from the first round on, so that they do not begin anew all at once.
+        age = jr.randint(age_key, (config.rollouts,), 0, config.horizon)
+        dream = Replay.empty(config.capacity, obs.shape[1], mdp.action_dim)
+        search = Search(
+            sac=sac,
+            rollouts=Rollouts(obs, age),
+            dream=Dream(dream.data, dream.added),
+            best=sac.actor,
+            best_value=jnp.asarray(-jnp.inf, jnp.float32),
+        )
+        judged = jr.key_data(judge_key)  # the same episodes for every snapshot
+
+        def one_round(search: Search, key: Key[Array, ""]) -> tuple[Search, dict[str, Float[Array, ""]]]:
+            rollout_key, learn_key = jr.split(key)
+            rollouts, dream = self._unroll(search, mdp, replay, key=rollout_key)
+            sac, metrics = self.sac.improve(search.sac, alone, dream, key=learn_key)
+            where = lambda s: (s.sac, s.rollouts, s.dream)  # noqa: E731
+            return eqx.tree_at(where, search, (sac, rollouts, dream)), metrics
+
+        def one_snapshot(search: Search, keys: Key[Array, " rounds"]) -> tuple[Search, Any]:
+            search, metrics = jax.lax.scan(one_round, search, keys)
+            value = self._judge(search.sac.actor, mdp, key=jr.wrap_key_data(judged))
+            better = value > search.best_value  # false for NaN
+            best = jax.tree.map(lambda new, old: jnp.where(better, new, old), search.sac.actor, search.best)
+            best_value = jnp.where(better, value, search.best_value)
+            search = eqx.tree_at(lambda s: (s.best, s.best_value), search, (best, best_value))
+            return search, (value, jax.tree.map(lambda leaf: leaf[-1], metrics))
+
+        per_snapshot = -(-config.rounds // config.snapshots)  # rounded up
+        keys = jr.split(search_key, (config.snapshots, per_snapshot))
+        search, (values, metrics) = jax.lax.scan(one_snapshot, search, keys)
+        metrics = {name: leaf[-1] for name, leaf in metrics.items() if name not in ("policy/bonus_weight",)}
+        metrics |= {
+            "policy/imagined_return": search.best_value,
+            "policy/last_imagined_return": values[-1],
+            "policy/best_snapshot": jnp.argmax(values).astype(jnp.float32),
+        }
+        return SearchState(search.best, search.sac), metrics
+
+    def _unroll(
+        self, search: Search, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
+    ) -> tuple[Rollouts, Dream]:
+        """`unroll` decisions of every rollout with the policy's noise, and the buffer with them in it."""
+        config = self.config
+
+        def decide(rollouts: Rollouts, key: Key[Array, ""]) -> tuple[Rollouts, Transition]:
+            noise_key, step_key, start_key = jr.split(key, 3)
+            noise = jr.normal(noise_key, (config.rollouts, mdp.action_dim), jnp.float32)
+            action, _ = sample_actions(search.sac.actor, rollouts.obs, noise)
+            next_obs, reward, ended = _step(mdp, rollouts.obs, action, key=step_key)
+            rows = Transition(
+                rollouts.obs, action, config.reward_scale * reward, next_obs, ended, jnp.zeros_like(ended)
+            )
+            age = rollouts.age + 1
+            # What is not finite begins anew as well: a model may diverge far from its data.
+            over = ended | (age >= config.horizon) | ~jnp.all(jnp.isfinite(next_obs), axis=1)
+            begun = self._begin(replay, config.rollouts, key=start_key)
+            obs = jnp.where(over[:, None], begun, next_obs)
+            return Rollouts(obs, jnp.where(over, jnp.zeros_like(age), age)), rows
+
+        rollouts, rows = jax.lax.scan(decide, search.rollouts, jr.split(key, config.unroll))
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
+        finite = jnp.all(jnp.isfinite(rows.next_obs), axis=1) & jnp.isfinite(rows.reward)
+        dream = search.dream.add(rows, finite)
+        return rollouts, Dream(dream.data, dream.added)
+
+    def _begin(self, replay: Replay, number: int, *, key: Key[Array, ""]) -> Float[Array, "number obs"]:
+        """Where rollouts begin: real starts, or visited states as far as there are any."""
+        choice_key, start_key, visited_key = jr.split(key, 3)
+        fresh = jax.vmap(lambda key: self.starts(key=key))(jr.split(start_key, number))
+        visited = replay.sample(number, key=visited_key).obs
+        real = jr.uniform(choice_key, (number,), jnp.float32) < self.config.start_share
+        return jnp.where((real | (replay.count == 0))[:, None], fresh, visited)
+
+    def _judge(self, actor: MLP, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> Float[Array, ""]:
+        """Jₙ of the policy's mode: the mean return of imagined episodes from real starts, the bonus in it."""
+        config = self.config
+        start_key, step_key = jr.split(key)
+        obs = jax.vmap(lambda key: self.starts(key=key))(jr.split(start_key, config.judged_rollouts))
+        running = jnp.ones(config.judged_rollouts, jnp.float32)
+
+        def decide(carry, key: Key[Array, ""]):
+            obs, running, total = carry
+            action = jax.vmap(lambda obs: jnp.tanh(gaussian(actor, obs)[0]))(obs)
+            next_obs, reward, ended = _step(mdp, obs, action, key=key)
+            return (next_obs, jnp.where(ended, 0.0, running), total + running * reward), None
+
+        keys = jr.split(step_key, config.judged_horizon)
+        (_, _, total), _ = jax.lax.scan(decide, (obs, running, jnp.zeros_like(running)), keys)
+        return jnp.mean(total)
+
+    def _task_alone(self, mdp: ImaginedMDP) -> ImaginedMDP:
+        """What SAC sees: imagined rewards have the bonus and the task's weight in them already."""
+        one, zero = jnp.ones((), jnp.float32), jnp.zeros((), jnp.float32)
+        where = lambda m: (m.bonus, m.bonus_weight, m.task_weight)  # noqa: E731
+        return eqx.tree_at(where, mdp, (NoBonus(), zero, one), is_leaf=lambda leaf: leaf is mdp.bonus)
+
+
+def _step(
+    mdp: ImaginedMDP, obs: Float[Array, "batch obs"], action: Float[Array, "batch plan"], *, key: Key[Array, ""]
+) -> tuple[Float[Array, "batch obs"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    """One imagined decision everywhere: next observations, rewards with the bonus in them, and what has ended."""
+    step = jax.vmap(lambda obs, action, key: mdp.step(obs, action, key=key))
+    next_obs, reward, discount = step(obs, action, jr.split(key, obs.shape[0]))
+    return next_obs, reward, discount == 0

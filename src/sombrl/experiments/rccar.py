@@ -1,0 +1,60 @@
+"""What the RC-car experiments share: the car, how it is learned at each scale, and how a cell is made.
+
+Scale `paper` has the published model (ten particles of 3 × 64, 40000 steps, 512 simulated functions a step), five
+seeds and 20 episodes of 100 decisions; it is for a GPU. Scale `small` is for two CPU cores: two seeds, six episodes, a
+tenth of the model's steps and a quarter of its functions. Its curves are an impression.
+"""
+
+import dataclasses
+from typing import Any
+
+from sombrl.algorithms.sim_fsvgd import SimFSVGDConfig
+from sombrl.config import RunConfig
+from sombrl.experiments.base import SCALES, TrainCell
+from sombrl.experiments.figures import Look, Panel
+from sombrl.plots import COLORS
+
+RETURN = "rollout/ep_rew_mean"
+SHARE, SIGMA, IMAGINED = "explore/bonus_share", "explore/mean_std", "policy/imagined_return"
+METRICS = (RETURN, SHARE, SIGMA, IMAGINED, "model/nll", "model/rmse")
+RETURNS = Panel(RETURN, "return of the episode")
+CAR_LOOKS = {
+    "optimistic": Look("SimFSVGD-Optimistic", COLORS[0]),
+    "pets": Look("SimFSVGD", COLORS[3], "-."),
+}
+
+SEEDS = dict(zip(SCALES, (2, 2, 5), strict=True))
+EPISODES = dict(zip(SCALES, (2, 6, 20), strict=True))
+LENGTH = dict(zip(SCALES, (8, 100, 100), strict=True))
+SIZES: dict[str, dict[str, dict[str, Any]]] = {
+    "smoke": {
+        "model": {"steps": 4, "check_every": 2, "functions": 8, "hidden": (8,), "particles": 3},
+        "search": {"rounds": 2, "snapshots": 2, "rollouts": 4, "unroll": 2, "updates": 2}
+        | {"capacity": 64, "judged_rollouts": 4, "judged_horizon": 4},
+        "sac": {"hidden": (8, 8), "batch_size": 8},
+    },
+    "small": {"model": {"steps": 4000, "check_every": 500, "functions": 128}},
+    "paper": {},
+}
+
+
+def car_config(scale: str, explore: dict[str, Any] | None = None, **fields: Any) -> SimFSVGDConfig:
+    """SimFSVGD at a scale; `explore` are fields of the exploration, `fields` those of the algorithm."""
+    config = SimFSVGDConfig()
+    parts = {name: dataclasses.replace(getattr(config, name), **given) for name, given in SIZES[scale].items()}
+    exploration = dataclasses.replace(config.explore, **(explore or {}))
+    return dataclasses.replace(config, explore=exploration, **(parts | fields))
+
+
+def car_cell(method: str, margin: float, scale: str, config: SimFSVGDConfig) -> TrainCell:
+    """One method at one margin factor."""
+    option = f"margin_factor={margin:g}"
+    run = RunConfig(
+        env="rc-car",
+        env_kwargs=(option,),
+        episode_length=LENGTH[scale],
+        episodes=EPISODES[scale],
+        seeds=SEEDS[scale],
+    )
+    name, env = f"margin-{margin:g}/{method}", f"rc-car {option}"
+    return TrainCell(name, method, env, run, config, algorithm="sim-fsvgd", metrics=METRICS)

@@ -1,0 +1,221 @@
+"""A campaign is a folder: policies, episodes and logs of one car. What is in it says what comes next, and nothing else.
+
+    config.json  manifest.json      what was asked for, and by which software
+    policies/000.npz                what drives episode 0
+    episodes/000.npz                episode 0: there once it is finished and committed
+    metrics.jsonl                   a row per committed episode
+    interventions.jsonl             every event of the supervisor, also of episodes that were cut short
+    learner/                        the learner's heartbeat, manifest, log and checkpoints
+    STOP                            make it, and the car stops
+
+Policy n is trained from the episodes before n, then episode n is driven with it. Every file appears complete or not at
+all, so whatever process dies, and when, the campaign goes on with the policy or the episode that is missing.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from sombrl.checkpoint import sync_folder, versions, write_synced
+from sombrl.config import from_json, to_json
+from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
+from sombrl.hardware.episode import Episode
+from sombrl.hardware.policy import Actor
+from sombrl.hardware.supervisor import SupervisorConfig
+from sombrl.records import RunFault, SombrlError
+from sombrl.results import write_whole
+from sombrl.runs import RunFolder
+
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class CampaignConfig:
+    """What is driven, what learns, and how long."""
+
+    backend: str = "sim"
+    """sim, replay, remote, or module:name, anything that can be called for a CarBackend."""
+    backend_options: tuple[str, ...] = ()
+    """Its options as name=value."""
+    trainer: str = "sim-fsvgd"
+    """An algorithm that learns a policy (`sombrl list algorithms`), random, or module:function."""
+    trainer_options: tuple[str, ...] = ()
+    """Its options as name=value, a dot for nested ones: env=rc-car sac.batch_size=64."""
+    episodes: int = 20
+    """Episodes in all."""
+    steps: int = 100
+    """Actions per episode."""
+    rate: float = 30.0
+    """Actions per second."""
+    seed: int = 0
+    """Of the learner."""
+    reset: Literal["teleport", "manual", "auto"] = "teleport"
+    """How the car gets back to the start: by the simulator, by a person, or by reset_policy."""
+    reset_policy: str | None = None
+    """auto: a policy that can park, a file as in policies/."""
+    margin_factor: float = 5.0
+    """The reward's: 0.1 of it is the distance beyond which less than 0.1 is paid. 20 is dense, 5 sparse."""
+    supervisor: SupervisorConfig = dataclasses.field(default_factory=SupervisorConfig)
+
+    def __post_init__(self):
+        """Refuse impossible numbers."""
+        for name in ("episodes", "steps"):
+            if getattr(self, name) < 1:
+                raise SombrlError(f"--{name} must be at least 1, not {getattr(self, name)}.")
+        if not 1.0 <= self.rate <= 200.0:
+            raise SombrlError(f"--rate must be between 1 and 200 actions per second, not {self.rate}.")
+        if not 0.0 < self.margin_factor < float("inf"):
+            raise SombrlError(f"--margin-factor must be positive, not {self.margin_factor}.")
+        if self.seed < 0:
+            raise SombrlError(f"--seed must be at least 0, not {self.seed}.")
+        if (self.reset == "auto") != (self.reset_policy is not None):
+            raise SombrlError("--reset auto and --reset-policy FILE belong together: give both or neither.")
+
+
+class Campaign:
+    """One on disk. Make it with `create` or `open`; hold `lock()` while driving."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        self.folder = RunFolder(self.path)  # its metrics and its lock
+        self.learner = self.path / "learner"
+        self.events_path = self.path / "interventions.jsonl"
+        self.stop_path = self.path / "STOP"
+
+    @classmethod
+    def create(cls, path: Path, config: CampaignConfig, command: list[str]) -> "Campaign":
+        """A new one; refuses a folder with anything in it."""
+        path = Path(path)
+        refuse_other(path)
+        manifest = {
+            "format": FORMAT,
+            "kind": "campaign",
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "command": list(command),
+            "versions": versions("sombrl", "numpy", "jax"),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+        }
+        aside = path.parent / f".tmp-{path.name}-{os.getpid()}"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for name in ("episodes", "policies", "learner"):
+                (aside / name).mkdir(parents=True)
+            for name, content in (("config.json", to_json(config)), ("manifest.json", manifest)):
+                write_synced(aside / name, json.dumps(content, indent=2).encode())
+            sync_folder(aside)
+            os.rename(aside, path)  # also over an empty folder
+            sync_folder(path.parent)
+        except OSError as error:
+            raise RunFault(f"cannot create the campaign {path}: {error.strerror or error}.") from error
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "Campaign":
+        """One that is there already."""
+        path = Path(path)
+        if not path.exists():
+            raise SombrlError(f"there is no campaign {path}: `sombrl hardware run {path}` starts one.")
+        if not is_campaign(path):
+            raise SombrlError(f"{path} is not a campaign (no manifest.json that says so): give a campaign's folder.")
+        return cls(path)
+
+    @property
+    def config(self) -> CampaignConfig:
+        """As it is on disk now."""
+        try:
+            return from_json(CampaignConfig, json.loads((self.path / "config.json").read_text()))
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise SombrlError(f"cannot read {self.path / 'config.json'} ({error}): restore it from a copy.") from error
+
+    def extend(self, episodes: int) -> None:
+        """Another number of episodes in all."""
+        config = dataclasses.replace(self.config, episodes=episodes)
+        write_whole(self.path / "config.json", json.dumps(to_json(config), indent=2))
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only controller."""
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self.folder.lock())
+            except SombrlError:
+                raise SombrlError(f"another process is driving the campaign {self.path}: only one may.") from None
+            yield
+
+    # ------------------------------------------------------------------------------------------ the state
+
+    def episode_path(self, number: int) -> Path:
+        """Where an episode is, once committed."""
+        return self.path / "episodes" / f"{number:03d}.npz"
+
+    def policy_path(self, number: int) -> Path:
+        """Where a policy is, once trained."""
+        return self.path / "policies" / f"{number:03d}.npz"
+
+    def committed(self) -> int:
+        """How many episodes are finished: the number of the one to come."""
+        names = {path.name for path in (self.path / "episodes").glob("*.npz")}
+        number = len(names)
+        for n in range(number):
+            if self.episode_path(n).name not in names:
+                raise SombrlError(
+                    f"{self.episode_path(n)} is missing though later ones are there: put it back from a copy, or "
+                    "delete the later ones."
+                )
+        return number
+
+    def wanted(self) -> int | None:
+        """The number of the policy that must be trained now, if one must."""
+        number = self.committed()
+        done = number >= self.config.episodes or self.policy_path(number).exists()
+        return None if done else number
+
+    def episodes(self, number: int) -> list[Episode]:
+        """The first `number` episodes, checked."""
+        return [Episode.load(self.episode_path(n)) for n in range(number)]
+
+    def policy(self, number: int) -> tuple[Actor, dict[str, Any]]:
+        """Policy and metadata; refuses one that is for something else than this car."""
+        actor, meta = Actor.load(self.policy_path(number))
+        if (actor.obs_dim, actor.action_dim) != (OBS_DIM, ACTION_DIM):
+            raise SombrlError(
+                f"{self.policy_path(number)} maps {actor.obs_dim} numbers to {actor.action_dim}, and the car needs "
+                f"{OBS_DIM} to {ACTION_DIM}: its trainer was given another environment."
+            )
+        return actor, meta
+
+    def commit(self, number: int, episode: Episode, row: dict[str, Any]) -> None:
+        """The episode counts from now on. The row first: a resumed campaign cuts rows back to the episodes."""
+        self.folder.truncate(number)
+        self.folder.append([{"iteration": number, **row}])
+        episode.save(self.episode_path(number))
+
+
+def is_campaign(path: Path) -> bool:
+    """Whether a folder says that it is one."""
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+        return manifest.get("kind") == "campaign" and (path / "config.json").is_file()
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def refuse_other(path: Path) -> None:
+    """Only a new or an empty folder can become a campaign."""
+    try:
+        if path.exists() and any(path.iterdir()):
+            raise SombrlError(f"{path} is not empty and not a campaign: choose another folder.")
+    except NotADirectoryError:
+        raise SombrlError(f"{path} is a file: choose another folder.") from None
+    except OSError as error:
+        raise RunFault(f"cannot read {path}: {error.strerror or error}.") from error

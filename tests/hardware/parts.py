@@ -1,0 +1,88 @@
+"""Policies, trainers and cars for the tests; the trainers and cars also by name, module:function."""
+
+import hashlib
+import time
+from pathlib import Path
+
+import numpy as np
+
+from sombrl.hardware.backend import CarBackend
+from sombrl.hardware.backends import read_options
+from sombrl.hardware.campaign import Campaign
+from sombrl.hardware.learner_client import LearnerClient
+from sombrl.hardware.policy import Actor
+from sombrl.hardware.sim_backend import SimBackend, SimConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def simulated(**options) -> SimBackend:
+    return SimBackend(SimConfig(clock="simulated", **options))
+
+
+def constant(steer=0.0, throttle=0.0):
+    return lambda obs: np.array([steer, throttle])
+
+
+class White:
+    """Independent actions, remembered in order."""
+
+    def __init__(self, seed=0, size=1.0):
+        self.rng, self.size, self.actions = np.random.default_rng(seed), size, []
+
+    def __call__(self, obs):
+        self.actions.append(self.size * self.rng.uniform(-1.0, 1.0, 2))
+        return self.actions[-1]
+
+
+def random_actor(*seed, obs_dim=13, hidden=8, outputs=4) -> Actor:
+    rng = np.random.default_rng(list(seed))
+    weights = (rng.standard_normal((obs_dim, hidden)) * 0.3, rng.standard_normal((hidden, outputs)) * 0.3)
+    biases = (np.zeros(hidden), np.zeros(outputs))
+    as_float = [tuple(array.astype(np.float32) for array in group) for group in (weights, biases)]
+    return Actor(*as_float)
+
+
+def hashing(episodes, config, number, seed, scratch):
+    """A policy that depends on every bit of the episodes before it; takes `seconds`, and may fail at `fail_at`."""
+    options = read_options(config.trainer_options, "--trainer-options")
+    if options.get("fail_at") == number:
+        raise ValueError("no gradient today")
+    deadline = time.monotonic() + options.get("seconds", 0.0)
+    while time.monotonic() < deadline:
+        time.sleep(0.01)
+    digest = hashlib.blake2b(digest_size=8)
+    for episode in episodes:
+        digest.update(episode.obs.tobytes() + episode.action.tobytes() + episode.valid.tobytes())
+    actor = random_actor(number, seed, int.from_bytes(digest.digest(), "little"))
+    return actor, {"loss": 1.0 / (1 + number)}
+
+
+class Slow(SimBackend):
+    """Simulated time, but a look takes a while: an episode that can be killed in its middle and yet is repeatable."""
+
+    def observe(self):
+        time.sleep(0.02)
+        return super().observe()
+
+
+def slow_car(**options) -> CarBackend:
+    return Slow(SimConfig(clock="simulated", **options))
+
+
+class Inline(LearnerClient):
+    """A learner without a process: trains when it is asked whether it is well."""
+
+    def __init__(self, campaign: Campaign, train=hashing):
+        super().__init__(campaign)
+        self.train = train
+
+    def start(self):
+        pass
+
+    def check(self):
+        campaign, number = self.campaign, self.campaign.wanted()
+        if number is not None:
+            config = campaign.config
+            actor, metrics = self.train(campaign.episodes(number), config, number, config.seed, campaign.learner)
+            actor.save(campaign.policy_path(number), {"metrics": metrics, "seconds": 0.0})
