@@ -1,7 +1,5 @@
 """SVGD and FSVGD: their direction in NumPy, and the posteriors they should find: of a line's weights, of a GP."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,7 +12,7 @@ from sombrl.dynamics.particle_config import ParticleConfig
 from sombrl.dynamics.particle_learner import ParticleLearner
 from sombrl.dynamics.particles import Statistics
 from sombrl.dynamics.svgd import likelihood_slopes, median_bandwidth, squared_distances, stein_direction
-from tests.dynamics.toy import Curve, Nothing, Sines, curve, fast_jit
+from tests.dynamics.toy import Curve, Nothing, curve, fast_jit
 
 UNITS = Statistics.identity(1, 1)
 
@@ -155,8 +153,8 @@ def test_fsvgd_finds_the_posterior_of_a_gaussian_process():
         hidden=(64, 64),
         activation="tanh",
         batch_size=32,
-        steps=3000,
-        check_every=3000,
+        steps=2500,
+        check_every=2500,
         held_out=0.0,
         learning_rate=3e-3,
         weight_decay=0.0,
@@ -189,7 +187,6 @@ def test_fsvgd_finds_the_posterior_of_a_gaussian_process():
 SMALL = {"particles": 3, "hidden": (8,), "batch_size": 6, "functions": 5, "measurement_points": 8, "resolution": 0.1}
 
 
-@functools.cache
 def a_few_steps(simulator, **settings):
     config = ParticleConfig(steps=5, check_every=3, **(SMALL | settings))
     learner = ParticleLearner(Curve(), config, simulator, UNITS)
@@ -205,5 +202,3 @@ def test_a_simulator_that_knows_nothing_leaves_fsvgd():
     sim = a_few_steps(Nothing(), additive_lengthscale=0.5, additive_scales=(0.8,), **shares)
     for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(sim), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
-    other = a_few_steps(Sines(), additive_lengthscale=0.5, additive_scales=(0.8,), **shares)
-    assert not np.allclose(other.networks.weights[0], plain.networks.weights[0], atol=1e-4)

@@ -168,5 +168,6 @@ def test_no_setting_of_the_gradient_is_dead(setting):
     assert differs(*pair)
 
 
+@pytest.mark.slow
 def test_a_fit_can_change_its_estimator():
     assert differs(fit(score="gp+nu-method")[0], fit()[0])

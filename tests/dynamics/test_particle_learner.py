@@ -83,6 +83,7 @@ def test_held_out_rows_teach_nothing():
     assert np.array_equal(plain.particles.raw_noise, initial().particles.raw_noise)  # and noise stays as it was
 
 
+@pytest.mark.slow
 def test_of_many_looks_the_best_one_counts():
     """Steps too large to end well: whoever looks only at the end keeps what is worse."""
     often, once = (fit(learner(steps=30, check_every=n, learning_rate=0.5), DATA)[1] for n in (1, 30))

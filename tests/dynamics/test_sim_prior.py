@@ -127,14 +127,12 @@ def test_without_additive_gp_the_simulator_is_all():
 def test_other_estimators_see_each_output_alone(estimator):
     """And point towards the prior's mean: the score's component that way is positive for every particle far off."""
     values = np.asarray(truth()[1])[None] + np.array([[[4.0, 0.0]], [[0.0, -4.0]]])
-    answer = fast_jit(lambda v, k: prior(estimator, functions=100)(POINTS, v, key=k))(
-        jnp.asarray(values, jnp.float32), jr.key(0)
-    )
+    ours, values = prior(estimator, functions=100), jnp.asarray(values, jnp.float32)
+    compiled = fast_jit(lambda v, k: ours(POINTS, v, key=k))
+    answer = compiled(values, jr.key(0))
     score = np.asarray(answer.score).sum(1)  # [particles, target]
     assert score[0, 0] < 0 < score[1, 1]
-    other = fast_jit(lambda v, k: prior(estimator, functions=100)(POINTS, v, key=k))(
-        jnp.asarray(values, jnp.float32).at[:, :, 1].add(1.0), jr.key(0)
-    )
+    other = compiled(values.at[:, :, 1].add(1.0), jr.key(0))
     np.testing.assert_allclose(np.asarray(other.score[:, :, 0]), np.asarray(answer.score[:, :, 0]), rtol=1e-4)
     assert prior(estimator).legacy_weight(10, 48) == (1.0 if estimator == "kde" else pytest.approx(1 / 48))
 
@@ -210,7 +208,7 @@ def test_without_data_all_is_domain():
 def test_without_data_particles_become_the_prior():
     """Their mean is the simulator's and their spread too, where their kernel does not vanish."""
     settings = {"hidden": (32, 32), "functions": 64, "learning_rate": 3e-3, "bandwidth": None, "resolution": 0.1}
-    ours = ParticleLearner(Curve(), ParticleConfig(steps=3000, **settings), Sines())
+    ours = ParticleLearner(Curve(), ParticleConfig(steps=2500, **settings), Sines())
     start = ours.init(key=jr.key(0))
     state, metrics = jax.jit(lambda s, k: ours.fit(s, Replay.empty(32, 1, 1), key=k))(start, jr.key(1))
     grid = jnp.linspace(-2, 2, 41)[:, None]

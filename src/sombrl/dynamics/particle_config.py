@@ -41,7 +41,7 @@ class ParticleConfig:
     fresh: bool = True
     """Every fit starts from new networks; otherwise from the last fit's."""
     bandwidth: float | None = 0.2
-    """h of the kernel exp(-d²/2h²) between particles; None: their median distance (never vanishes, nor do they)."""
+    """h of the kernel exp(-d²/2h²) between particles; None: their median distance, which keeps more of their spread."""
     repulsion: RepulsionName = "textbook"
     """Weight of the repulsion against the attraction: equal, or smaller by the number of particles (the authors')."""
     measurement_points: int = 16

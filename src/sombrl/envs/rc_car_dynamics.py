@@ -5,6 +5,7 @@ The equations are those of Kabzan et al. (2020, arXiv 1905.05150) with the param
 is (steer, throttle) in [-1, 1].
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import equinox as eqx
@@ -12,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
+
+from sombrl.envs.fast_trig import arctangent, cosine, sine
 
 Integrator = Literal["rk4", "legacy"]
 Scalar = float | Float[Array, ""]
@@ -132,90 +135,111 @@ def advance(
     integrator: Integrator = "rk4",
     dt: float = DT,
     substeps: int = SUBSTEPS,
+    tyres: bool = True,
 ) -> Float[Array, " 6"]:
     """The state after `dt` seconds of one action; θ in [-π, π]. What is finite stays so, derivatives too.
 
     `legacy` is the published integrator: the stages of Runge-Kutta, each begun where the last one ended, which is
-    accurate to first order only, and positions that follow θ where velocities follow θ + `angle_offset`.
+    accurate to first order only, and positions that follow θ where velocities follow θ + `angle_offset`. Without
+    `tyres` the car is always kinematic, whatever its parameters say, and quicker to compute.
     """
     parameters = jax.tree.map(lambda number: jnp.asarray(number, state.dtype), parameters)
     action = jnp.clip(action, -1.0, 1.0).astype(state.dtype)
     offset = jnp.clip(parameters.angle_offset, -jnp.pi, jnp.pi)
     course = jnp.zeros_like(state[2]) if integrator == "legacy" else offset
-    fastest = jnp.array(FASTEST, state.dtype)
     h = dt / substeps
+    slope = _slope(parameters, action, course, tyres)
 
-    def slope(moving):
-        return derivative(parameters, moving, action, course)
-
-    def substep(moving, _):
+    def substep(moving: Moving, _):
         first = slope(moving)
         if integrator == "legacy":
-            place = moving + 0.5 * h * first
+            place = _along(moving, 0.5 * h, first)
             second = slope(place)
-            place = place + 0.5 * h * second
+            place = _along(place, 0.5 * h, second)
             third = slope(place)
-            fourth = slope(place + h * third)
+            fourth = slope(_along(place, h, third))
         else:
-            second = slope(moving + 0.5 * h * first)
-            third = slope(moving + 0.5 * h * second)
-            fourth = slope(moving + h * third)
-        moving = moving + h / 6.0 * (first + 2.0 * second + 2.0 * third + fourth)
-        return jnp.concatenate([moving[:3], jnp.clip(moving[3:], -fastest, fastest)]), None
+            second = slope(_along(moving, 0.5 * h, first))
+            third = slope(_along(moving, 0.5 * h, second))
+            fourth = slope(_along(moving, h, third))
+        stages = zip(moving, first, second, third, fourth, strict=True)
+        moved = tuple(m + h / 6.0 * (a + 2.0 * b + 2.0 * c + d) for m, a, b, c, d in stages)
+        return (*moved[:3], *_limited(moved[3:])), None
 
-    velocity = rotate(state[3:5], -(state[2] + offset))
-    twist = jnp.clip(jnp.concatenate([velocity, state[5:]]), -fastest, fastest)
-    moving, _ = jax.lax.scan(substep, jnp.concatenate([state[:3], twist]), None, length=substeps)
-    theta = wrap(moving[2])
-    return jnp.concatenate([moving[:2], theta[None], rotate(moving[3:5], theta + offset), moving[5:]])
+    x, y, theta, vx, vy, omega = state
+    vx, vy = _rotated(vx, vy, -(theta + offset))
+    # One number per array, not vectors of six: thousands of cars at once are then a few long arrays.
+    moving, _ = jax.lax.scan(substep, (x, y, theta, *_limited((vx, vy, omega))), None, length=substeps)
+    x, y, theta, vx, vy, omega = moving
+    theta = wrap(theta)
+    return jnp.stack([x, y, theta, *_rotated(vx, vy, theta + offset), omega])
+
+
+Moving = tuple[Array, ...]  # (x, y, θ, vx, vy, ω), velocities in the frame of the car
+
+
+def _along(moving: Moving, seconds: float, slope: Moving) -> Moving:
+    return tuple(m + seconds * s for m, s in zip(moving, slope, strict=True))
+
+
+def _limited(twist: Moving) -> Moving:
+    return tuple(jnp.clip(v, -limit, limit) for v, limit in zip(twist, FASTEST, strict=True))
+
+
+def _rotated(x: Array, y: Array, by: Array) -> Moving:
+    s, c = sine(by), cosine(by)
+    return c * x - s * y, s * x + c * y
 
 
 def derivative(
     parameters: CarParameters, moving: Float[Array, " 6"], action: Float[Array, " 2"], course: Scalar = 0.0
 ) -> Float[Array, " 6"]:
     """d/dt of (x, y, θ, vx, vy, ω), velocities in the frame of the car, which travels along θ + `course`."""
-    p = parameters
-    vx, omega = moving[3], moving[5]
-    drift = rotate(moving[3:5], moving[2] + course)
+    parameters = jax.tree.map(lambda number: jnp.asarray(number, moving.dtype), parameters)
+    return jnp.stack(_slope(parameters, action, jnp.asarray(course, moving.dtype), True)(tuple(moving)))
+
+
+def _slope(p: CarParameters, action: Float[Array, " 2"], course: Array, tyres: bool) -> Callable[[Moving], Moving]:
+    """The derivative as a function of what moves; what only the action decides is computed once."""
     steer, throttle = action[0] * p.steering_limit, action[1]
-    force = p.c_m_1 * throttle - p.c_m_2**2 * vx - p.c_d**2 * vx * jnp.abs(vx)
+    steer_sine, steer_cosine = sine(steer), cosine(steer)
+    # Rolling without slip, as published: not the textbook's slip angle, β lacks a factor l_r.
+    tangent = steer_sine / steer_cosine / (p.l_f + p.l_r)
+    beta_cosine = jax.lax.rsqrt(1.0 + tangent**2)
+    beta_sine = tangent * beta_cosine
 
-    share = jnp.clip((vx - p.blend_ratio_ub**2) / (p.blend_ratio_lb**2 + TINY), 0.0, 1.0)
-    share = jnp.where(p.use_blend > 0.5, share, 0.0)
-    twist = moving[3:]
-    turn = share * _dynamic(p, twist, steer, force) + (1.0 - share) * _kinematic(p, twist, steer, force)
-    return jnp.concatenate([drift, omega[None], turn])
+    def slope(moving: Moving) -> Moving:
+        _, _, theta, vx, vy, omega = moving
+        force = p.c_m_1 * throttle - p.c_m_2**2 * vx - p.c_d**2 * vx * jnp.abs(vx)
+        side = vx * beta_sine
+        turn: Moving = (
+            force / p.m * beta_cosine,
+            (side * p.l_r - vy) / RELAXATION,
+            (side - omega) / RELAXATION,
+        )
+        if tyres:
+            share = jnp.clip((vx - p.blend_ratio_ub**2) / (p.blend_ratio_lb**2 + TINY), 0.0, 1.0)
+            share = jnp.where(p.use_blend > 0.5, share, 0.0)
+            # Slipping tyres by Pacejka's magic formula, for a car that rolls forwards.
+            slow = jnp.maximum(vx, CRAWL) + TINY
+            slip_front = steer - arctangent((omega * p.l_f + vy) / slow)
+            slip_rear = arctangent((omega * p.l_r - vy) / slow)
+            front = p.d_f * GRAVITY * sine(p.c_f * arctangent(p.b_f * slip_front))
+            rear = p.d_r * GRAVITY * sine(p.c_r * arctangent(p.b_r * slip_rear))
+            slipping = (
+                (force - front * steer_sine) / p.m + vy * omega,
+                (rear + front * steer_cosine) / p.m - vx * omega,
+                (front * p.l_f * steer_cosine - rear * p.l_r) / p.i_com,
+            )
+            turn = tuple(share * a + (1.0 - share) * b for a, b in zip(slipping, turn, strict=True))
+        return (*_rotated(vx, vy, theta + course), omega, *turn)
 
-
-def _kinematic(
-    p: CarParameters, twist: Float[Array, " 3"], steer: Float[Array, ""], force: Float[Array, ""]
-) -> Float[Array, " 3"]:
-    """Rolling without slip. As published: not the textbook's slip angle, β lacks a factor l_r."""
-    vx, vy, omega = twist
-    beta = jnp.arctan(jnp.tan(steer) / (p.l_f + p.l_r))
-    side = vx * jnp.sin(beta)
-    return jnp.stack([force / p.m * jnp.cos(beta), (side * p.l_r - vy) / RELAXATION, (side - omega) / RELAXATION])
-
-
-def _dynamic(
-    p: CarParameters, twist: Float[Array, " 3"], steer: Float[Array, ""], force: Float[Array, ""]
-) -> Float[Array, " 3"]:
-    """Slipping tyres by Pacejka's magic formula, for a car that rolls forwards."""
-    vx, vy, omega = twist
-    slow = jnp.maximum(vx, CRAWL) + TINY  # arctan2 below, because the derivative of arctan(a/b) is worse for tiny b
-    slip_front = steer - jnp.arctan2(omega * p.l_f + vy, slow)
-    slip_rear = jnp.arctan2(omega * p.l_r - vy, slow)
-    front = p.d_f * GRAVITY * jnp.sin(p.c_f * jnp.arctan(p.b_f * slip_front))
-    rear = p.d_r * GRAVITY * jnp.sin(p.c_r * jnp.arctan(p.b_r * slip_rear))
-    along = (force - front * jnp.sin(steer)) / p.m + vy * omega
-    across = (rear + front * jnp.cos(steer)) / p.m - vx * omega
-    yaw = (front * p.l_f * jnp.cos(steer) - rear * p.l_r) / p.i_com
-    return jnp.stack([along, across, yaw])
+    return slope
 
 
 def encode(state: Float[Array, " 6"]) -> Float[Array, " 7"]:
     """(x, y, sin θ, cos θ, vx, vy, ω)."""
-    heading = jnp.stack([jnp.sin(state[2]), jnp.cos(state[2])])
+    heading = jnp.stack([sine(state[2]), cosine(state[2])])
     return jnp.concatenate([state[:2], heading, state[3:]])
 
 
@@ -227,12 +251,6 @@ def decode(encoded: Float[Array, " 7"]) -> Float[Array, " 6"]:
 def angle(sine: Float[Array, ""], cosine: Float[Array, ""]) -> Float[Array, ""]:
     """θ in [-π, π]; 0 where both are 0, which leaves a derivative."""
     return jnp.arctan2(sine, jnp.where(sine**2 + cosine**2 > 0.0, cosine, 1.0))
-
-
-def rotate(vector: Float[Array, " 2"], by: Scalar) -> Float[Array, " 2"]:
-    """A vector turned anticlockwise by an angle."""
-    s, c = jnp.sin(by), jnp.cos(by)
-    return jnp.stack([c * vector[0] - s * vector[1], s * vector[0] + c * vector[1]])
 
 
 def wrap(theta: Float[Array, ""]) -> Float[Array, ""]:

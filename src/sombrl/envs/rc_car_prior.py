@@ -229,7 +229,8 @@ class CarSimulator(AbstractSimulator):
         """Where that car goes in one frame."""
         obs, action = self.coordinates.place(inputs)
         applied = jnp.concatenate([obs[7:], action]).reshape(-1, 2)[-1 - self.delay]
-        moved = encode(advance(parameters, decode(obs[:7]), applied, integrator=self.integrator))
+        tyres = self.fidelity == "high"
+        moved = encode(advance(parameters, decode(obs[:7]), applied, integrator=self.integrator, tyres=tyres))
         return self.coordinates.targets(obs, action, jnp.concatenate([moved, obs[7:]]))
 
     def domain(self, *, key: Key[Array, ""]) -> Float[Array, " input"]:
