@@ -205,7 +205,7 @@ class PolicySearch(AbstractController):
         per_snapshot = -(-config.rounds // config.snapshots)  # rounded up
         keys = jr.split(search_key, (config.snapshots, per_snapshot))
         search, (values, metrics) = jax.lax.scan(one_snapshot, search, keys)
-        metrics = {name: leaf[-1] for name, leaf in metrics.items() if name not in ("policy/bonus_weight",)}
+        metrics = {name: leaf[-1] for name, leaf in metrics.items() if name != "policy/bonus_weight"}
         metrics |= {
             "policy/imagined_return": search.best_value,
             "policy/last_imagined_return": values[-1],
