@@ -2,11 +2,13 @@
 
 The paper changes two things at once: imagined cars move by the mean plus noise instead of sampled particles, and there
 is a bonus. Here they are taken apart, two by two. Then, with both as published for the optimistic agent: the simulator
-with tyres as prior, none at all (FSVGD), no GP on top of it, and a model in the car's own frame.
+with tyres as prior, none at all (FSVGD), no GP on top of it, a model in the world's frame as published, particles with
+a bandwidth by their median distance, and searches that begin with a new policy.
 
 On the sparse reward (margin factor 5).
 """
 
+import dataclasses
 from typing import Any
 
 from sombrl.experiments.base import Cell, Experiment, Headline
@@ -22,11 +24,15 @@ EXPLORES: dict[str, dict[str, Any]] = {
     "samples-bonus": {"imagine_by": "samples"},
     "samples-none": {"explore": "pets"},
 }
+PARTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "median-bandwidth": ("model", {"bandwidth": None}),
+    "fresh-search": ("search", {"fresh": True}),
+}
 FIELDS: dict[str, dict[str, Any]] = {
     "high-fidelity": {"prior": "high-fidelity"},
     "no-prior": {"prior": "none"},
     "no-gap": {"prior_gap": False},
-    "body-frame": {"frame": "body"},
+    "world-frame": {"frame": "world"},
 }
 LOOKS = {
     "noise-bonus": CAR_LOOKS["optimistic"],
@@ -36,7 +42,9 @@ LOOKS = {
     "high-fidelity": Look("prior with tyres", COLORS[4]),
     "no-prior": Look("no simulator (FSVGD)", COLORS[5], ":"),
     "no-gap": Look("simulator taken at its word", COLORS[6], ":"),
-    "body-frame": Look("in the car's frame", COLORS[1], "--"),
+    "world-frame": Look("in the world's frame", COLORS[1], "--"),
+    "median-bandwidth": Look("bandwidth by the median", COLORS[4], "--"),
+    "fresh-search": Look("new policy at every search", COLORS[5], "-."),
 }
 
 
@@ -44,6 +52,9 @@ def cells(scale: str) -> list[Cell]:
     """Two by two, then one change at a time."""
     configs = {name: car_config(scale, explore) for name, explore in EXPLORES.items()}
     configs |= {name: car_config(scale, **fields) for name, fields in FIELDS.items()}
+    for name, (part, changes) in PARTS.items():
+        config = car_config(scale)
+        configs[name] = dataclasses.replace(config, **{part: dataclasses.replace(getattr(config, part), **changes)})
     return [car_cell(name, MARGIN, scale, config) for name, config in configs.items()]
 
 

@@ -6,7 +6,8 @@ faint lines are the paper's medians, read off its figure; it does not say which 
 drawn beside 2.
 
 Differs from the paper: the integrator of the car is a true Runge-Kutta one, past actions are shown as they are, the
-model is fitted to its prior before the first episode, and the policy is searched for with fewer and larger updates.
+model sees the car from the car and is fitted to its prior before the first episode, and the policy is searched for with
+fewer and larger updates, from the last policy on. `rccar-ablation` has the frame and the search as published.
 """
 
 from typing import Any
