@@ -7,7 +7,6 @@ run is marked ```text or ```bash. Each session is a process of its own, as a rea
 import contextlib
 import dataclasses
 import io
-import os
 import re
 import subprocess
 import sys
@@ -53,29 +52,19 @@ def shell_lines(text: str) -> list[str]:
     return [line.partition("#")[0].strip() for line in lines]
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    """A shared compilation cache: the pages and the examples use the same small settings."""
-    cache = {
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("xla")),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-    return os.environ | cache
-
-
-def run(arguments, folder, environment) -> str:
+def run(arguments, folder) -> str:
     command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 @pytest.mark.parametrize("pages", SESSIONS, ids=lambda pages: pages[0])
-def test_code_on_the_pages_runs(pages, environment, tmp_path):
+def test_code_on_the_pages_runs(pages, tmp_path):
     text = "\n".join((ROOT / page).read_text() for page in pages)
     script = tmp_path / "page.py"
     script.write_text("\n\n".join(blocks(text, "python")))
-    assert run([script], tmp_path, environment)
+    assert run([script], tmp_path)
 
 
 def test_no_other_page_has_code_that_nobody_runs():
@@ -84,8 +73,8 @@ def test_no_other_page_has_code_that_nobody_runs():
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
-def test_examples_run(example, environment, tmp_path):
-    assert run([example, "--quick"], tmp_path, environment)
+def test_examples_run(example, tmp_path):
+    assert run([example, "--quick"], tmp_path)
 
 
 @each_page

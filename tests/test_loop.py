@@ -35,6 +35,7 @@ class Corridor(gymnasium.Env):
         return self.x.copy(), reward, bool(abs(self.x[0]) > 1), False, {}
 
 
+@pytest.mark.optimised
 def test_a_seed_does_not_depend_on_its_neighbours():
     together = small(seeds=3, explore="thompson").learn(12)
     alone = small(seed=2, explore="thompson").learn(12)

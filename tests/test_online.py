@@ -45,6 +45,7 @@ def test_one_member_is_its_own_mean():
     np.testing.assert_allclose(pets.state.replay.data.action, mean.state.replay.data.action, atol=2e-4)
 
 
+@pytest.mark.optimised
 def test_real_data_alone_are_sac():
     schedule = {"imagined": "none"}
     mbpo = agent(explore="greedy", sac=schedule).learn(60)
@@ -55,6 +56,7 @@ def test_real_data_alone_are_sac():
 _OTHERS = ("critic", "updates_per_call", "policy_every", "gradient_clip", "soft_reset_every")
 
 
+@pytest.mark.optimised
 def test_a_seed_does_not_depend_on_its_neighbours():
     both, alone = agent(seeds=2).learn(60), agent(seed=1).learn(60)
     for ours, theirs in zip(leaves(both), leaves(alone), strict=True):

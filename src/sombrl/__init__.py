@@ -8,7 +8,7 @@ import os
 # Before JAX loads it: OpenBLAS threads spin, and on a busy machine a Cholesky then takes many times longer.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from sombrl.agent import GPICEM, Agent, load, make
+from sombrl.agent import GPICEM, MBPO, SAC, Agent, Dreamer, MaxInfoSAC, load, make
 from sombrl.envs.check import check_env
 from sombrl.envs.registry import make_envs
 from sombrl.loop import run
@@ -19,9 +19,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "GPICEM",
+    "MBPO",
+    "SAC",
     "AbstractTask",
     "Agent",
+    "Dreamer",
     "FiniteHorizon",
+    "MaxInfoSAC",
     "Prediction",
     "RunFault",
     "SombrlError",

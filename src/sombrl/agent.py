@@ -58,7 +58,10 @@ class Agent:
         self.seeds = run_config.seed_list
         self.envs = self.make_envs()
         self.setting = run_config.make_setting(self.envs.spec.episode_length)
-        self.parts = ALGORITHMS[algorithm].build(config, self.envs, self.setting)
+        build = ALGORITHMS[algorithm].build
+        if build is None:
+            raise SombrlError(f"{algorithm} has agents of its own: make one with sombrl.make or sombrl.load.")
+        self.parts = build(config, self.envs, self.setting)
         for name in run_config.downstream:
             self.downstream_task(name)
         self._env_state: dict[str, np.ndarray] | None = None  # where a trajectory without resets was left
@@ -98,7 +101,7 @@ class Agent:
         self, until: int, on_decision: Callable[[int, int], None] = lambda decision, length: None
     ) -> Iterator[Report]:
         """Train up to iteration `until`, a report at a time; the agent is at the end of that iteration."""
-        if self.parts.online:
+        if self.online:
             for (report,) in iterate([self], until, on_decision):
                 yield report
             return
@@ -125,7 +128,7 @@ class Agent:
         """Be at the end of the report's iteration."""
         self._state, self.iteration = report.state, report.iteration + 1
         # An episode that is saved half-way must be found there again.
-        half_way = self.parts.online or not self.setting.resets
+        half_way = self.online or not self.setting.resets
         self._env_state = self.envs.get_state() if half_way else None
 
     @property
@@ -136,15 +139,25 @@ class Agent:
         return self._programs
 
     @property
+    def opening(self) -> list[str]:
+        """Lines for whoever starts a run, where there is something to know beforehand."""
+        return []
+
+    @property
+    def online(self) -> bool:
+        """Whether it learns at every decision, instead of between episodes."""
+        return self.parts.online
+
+    @property
     def window(self) -> int:
         """Decisions of an iteration, at most."""
-        return self.run_config.report_every if self.parts.online else self.setting.longest
+        return self.run_config.report_every if self.online else self.setting.longest
 
     @property
     def planned_iterations(self) -> int:
         """How many iterations the run is to have."""
         run_config = self.run_config
-        if not self.parts.online:
+        if not self.online:
             if run_config.decisions is not None:
                 raise SombrlError(f"{self.algorithm} learns between episodes: give --episodes, not --decisions.")
             return run_config.episodes
@@ -158,7 +171,7 @@ class Agent:
     @property
     def capacity(self) -> int:
         """Rows of replay per seed: no more than the run can fill."""
-        if not self.parts.online:
+        if not self.online:
             return self.parts.capacity
         return min(self.parts.capacity, self.planned_iterations * self.window)
 
@@ -179,7 +192,7 @@ class Agent:
                 "decisions": int(decisions[i]),
                 "env_frames": int(decisions[i]) * self.envs.spec.action_repeat,
                 "rollout/ep_rew_mean": float(report.chunk.returns[i]),
-                **({} if self.parts.online else {"rollout/ep_len_mean": int(lengths[i])}),
+                **({} if self.online else {"rollout/ep_len_mean": int(lengths[i])}),
                 "rollout/average_reward": float(report.state.total_reward[i] / max(decisions[i], 1)),
                 **self._setting_row(report, i),
                 **{name: float(values[i]) for name, values in report.metrics.items()},
@@ -193,7 +206,7 @@ class Agent:
         """A sentence, where a policy is trained on rewards that critics cannot learn; None otherwise."""
         rewards = np.abs(np.asarray(report.chunk.transitions.reward)[report.chunk.valid])
         largest, typical = float(rewards.max()), float(np.sqrt(np.mean(rewards**2)))
-        if not self.parts.online or largest == 0 or (typical < REWARD_SCALE[1] and largest > REWARD_SCALE[0]):
+        if not self.online or largest == 0 or (typical < REWARD_SCALE[1] and largest > REWARD_SCALE[0]):
             return None
         return (
             f"the rewards of {self.envs.spec.name} are {typical:.3g} in size (root mean square of a decision; largest "
@@ -442,6 +455,14 @@ class Agent:
         )
 
 
+def new_agent(algorithm: str, config: Any, run_config: RunConfig, env: Any = None) -> Agent:
+    """An untrained agent of the class that the algorithm has."""
+    if algorithm not in ALGORITHMS:
+        raise nearest(algorithm, ALGORITHMS, "algorithm")
+    kind = ALGORITHMS[algorithm].agent
+    return (Agent if kind is None else kind())(algorithm, config, run_config, env)
+
+
 def load(path: str | Path, env: Any = None, *, fresh: bool = False) -> Agent:
     """The agent of a run folder. `env` is needed only when it was made with an object instead of a name.
 
@@ -455,7 +476,7 @@ def load(path: str | Path, env: Any = None, *, fresh: bool = False) -> Agent:
     if algorithm not in ALGORITHMS:
         raise nearest(algorithm, ALGORITHMS, "algorithm")
     config = from_json(ALGORITHMS[algorithm].config, data["config"])
-    agent = Agent(algorithm, config, from_json(RunConfig, data["run"]), env)
+    agent = new_agent(algorithm, config, from_json(RunConfig, data["run"]), env)
     return agent if fresh else agent.restore(folder)
 
 
@@ -487,7 +508,7 @@ def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Ag
     if isinstance(run_settings.get("env_kwargs"), dict):
         run_settings["env_kwargs"] = tuple(f"{name}={value}" for name, value in run_settings["env_kwargs"].items())
     config = dataclasses.replace(config, explore=explore, **own)
-    return Agent(algorithm, config, RunConfig(**run_settings), None if isinstance(env, str) else env)
+    return new_agent(algorithm, config, RunConfig(**run_settings), None if isinstance(env, str) else env)
 
 
 def MBPO(env: Any, **settings: Any) -> Agent:
@@ -503,6 +524,11 @@ def SAC(env: Any, **settings: Any) -> Agent:
 def MaxInfoSAC(env: Any, **settings: Any) -> Agent:
     """Soft actor-critic with a bonus for information; see `make` for the settings."""
     return make("maxinfo-sac", env, **settings)
+
+
+def Dreamer(env: Any, **settings: Any) -> Agent:
+    """A latent world model and a policy trained inside it; see `make` for the settings."""
+    return make("dreamer", env, **settings)
 
 
 def GPICEM(env: Any, **settings: Any) -> Agent:

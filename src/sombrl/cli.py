@@ -193,6 +193,7 @@ def experiment(argv: list[str]) -> None:
         cells: str = "*",
         partial: bool = False,
         env_workers: int = 0,
+        data: tuple[Path, ...] = (),
         redraw_only: Annotated[bool, tyro.conf.arg(name="redraw")] = False,
     ) -> None:
         """One of the paper's experiments: a table, its manifest and a figure, in OUT/NAME/SCALE.csv, .json and .png.
@@ -209,6 +210,7 @@ def experiment(argv: list[str]) -> None:
             cells: Only cells whose name matches one of these comma-separated shell patterns.
             partial: Write the results of the finished cells also when some are left.
             env_workers: Processes that step the simulators of a cell; 0: in turn. The numbers are the same.
+            data: Files of an experiment on recorded data (rccar-real-regression), or a folder of them.
             redraw_only: Only draw the figure again, from the CSV that is there.
         """
         if name not in EXPERIMENTS:
@@ -224,6 +226,7 @@ def experiment(argv: list[str]) -> None:
             pattern=cells,
             partial=partial,
             env_workers=env_workers,
+            data=data,
             command=command,
         )
 

@@ -92,7 +92,7 @@ class Programs:
                 return mdp.env_action(action)
 
             obs = packet[:, -spec.obs_dim :]
-            return _over_rows(one, (learned.learner, learned.controller, explorations, seeds, obs))
+            return over_lot(one, (learned.learner, learned.controller, explorations, seeds, obs))
 
         def learn(learned: Learned, explorations: Exploration, seeds: Array, packet: Array):
             replay = _store(learned.replay, packet)
@@ -109,14 +109,14 @@ class Programs:
 
             index = jnp.arange(packet.shape[0], dtype=jnp.int32)
             rows = learned.learner, learned.controller, explorations, seeds, replay.added, index
-            learner_state, controller_state, metrics = _over_rows(one, rows)
+            learner_state, controller_state, metrics = over_lot(one, rows)
             return Learned(learner_state, controller_state, replay, learned.now + 1), metrics
 
         def renew_learner(learned: Learned, seeds: Array):
             def one(row):
                 return learner.renew(row[0], key=_key(row[1], learned.now, "renew_learner"))
 
-            return dataclasses.replace(learned, learner=_over_rows(one, (learned.learner, seeds)))
+            return dataclasses.replace(learned, learner=over_lot(one, (learned.learner, seeds)))
 
         def renew_controller(learned: Learned, explorations: Exploration, seeds: Array):
             def one(row):
@@ -125,17 +125,17 @@ class Programs:
                 return controller.renew(controller_state, mdp, key=_key(seed, learned.now, "renew_controller"))
 
             rows = learned.learner, learned.controller, explorations, seeds
-            return dataclasses.replace(learned, controller=_over_rows(one, rows))
+            return dataclasses.replace(learned, controller=over_lot(one, rows))
 
         def imagine_all(learner_states: Any, now: Int[Array, ""], explorations: Exploration, seeds: Array):
             def one(row):
                 learner_state, exploration, seed = row
                 return imagine(learner_state, exploration, now, _key(seed, now, "imagine"))
 
-            return _over_rows(one, (learner_states, explorations, seeds))
+            return over_lot(one, (learner_states, explorations, seeds))
 
         def diagnose_all(learner_state: Any, mdp: ImaginedMDP, chunk: Transition, valid: Array):
-            return _over_rows(
+            return over_lot(
                 lambda row: diagnose(learner.dynamics(row[0]), *row[1:]), (learner_state, mdp, chunk, valid)
             )
 
@@ -172,8 +172,8 @@ def run_online(
     if first == 0:
         state = eqx.tree_at(lambda s: s.obs, state, envs.reset(0))
     background, everyone = _background(), np.ones(len(seeds), bool)
-    lots = _lots(len(seeds))
-    who = [(_cut(explorations, lot), _cut(jnp.asarray(list(seeds), jnp.uint32), lot)) for lot in lots]
+    lots = lots_of(len(seeds))
+    who = [(cut(explorations, lot), cut(jnp.asarray(list(seeds), jnp.uint32), lot)) for lot in lots]
 
     def learn(decision: int, learned: list[Learned], packets: list[Array]) -> tuple[list[Learned], list[dict]]:
         if decision == 0:  # before the first transition there is nothing to learn from
@@ -193,7 +193,7 @@ def run_online(
         parts = jax.tree.map(jnp.copy, (state.learner, state.controller, state.replay))
         learned = []
         for lot in lots:
-            learner_state, controller_state, replay = _cut(parts, lot)
+            learner_state, controller_state, replay = cut(parts, lot)
             learned.append(Learned(learner_state, controller_state, replay, jnp.asarray(n * report_every, jnp.int32)))
         del parts
         obs, episode = state.obs, state.episode.copy()
@@ -226,17 +226,17 @@ def run_online(
             mdp = programs.imagine(ours.learner, ours.now, *own)
             if "policy/bonus_weight" in latest:  # λ as the policy has tuned it
                 mdp = eqx.tree_at(lambda mdp: mdp.bonus_weight, mdp, latest["policy/bonus_weight"])
-            visited = programs.diagnose(ours.learner, mdp, _cut(chunk.transitions, lot), jnp.asarray(chunk.valid[lot]))
+            visited = programs.diagnose(ours.learner, mdp, cut(chunk.transitions, lot), jnp.asarray(chunk.valid[lot]))
             replays.append(programs.store(ours.replay, jnp.asarray(packet[lot])))
             mdps.append(mdp)
             numbers.append(jax.tree.map(np.asarray, visited | latest))
-        learner_state, controller_state = _join([(ours.learner, ours.controller) for ours in learned])
+        learner_state, controller_state = join([(ours.learner, ours.controller) for ours in learned])
         where = (obs.copy(), total, episode, episode_return)
-        state = LoopState(learner_state, controller_state, _join(replays), *where)
+        state = LoopState(learner_state, controller_state, join(replays), *where)
         rows = {name: np.concatenate([lot[name] for lot in numbers]) for name in numbers[0]}
         refuse_nan(rows, seeds, n)
         seconds = {"collect": stepping, "improve": time.perf_counter() - start - stepping}
-        yield Report(n, state, _join(mdps), chunk, rows, seconds)
+        yield Report(n, state, join(mdps), chunk, rows, seconds)
 
 
 def spread(explorations: Sequence[Exploration], rows: int) -> Exploration:
@@ -244,7 +244,7 @@ def spread(explorations: Sequence[Exploration], rows: int) -> Exploration:
     return jax.tree.map(lambda *leaves: jnp.repeat(jnp.stack(leaves), rows, axis=0), *explorations)
 
 
-def _lots(rows: int) -> list[slice]:
+def lots_of(rows: int) -> list[slice]:
     """The rows that one dispatch works on: all together on an accelerator, which one of them would leave idle.
 
     On a CPU each has its own, the same program for every row, so that its bits do not depend on its neighbours.
@@ -252,7 +252,7 @@ def _lots(rows: int) -> list[slice]:
     return [slice(i, i + 1) for i in range(rows)] if jax.default_backend() == "cpu" else [slice(0, rows)]
 
 
-def _over_rows(function: Callable, rows: Any) -> Any:
+def over_lot(function: Callable, rows: Any) -> Any:
     """`function` of one row, for those of a lot."""
 
     def mapper(one: Callable, arrays: Any) -> Any:
@@ -263,11 +263,13 @@ def _over_rows(function: Callable, rows: Any) -> Any:
     return over_rows(function, rows, mapper)
 
 
-def _cut(tree: Any, lot: slice) -> Any:
+def cut(tree: Any, lot: slice) -> Any:
+    """The rows of a lot."""
     return jax.tree.map(lambda leaf: leaf[lot] if eqx.is_array(leaf) else leaf, tree)
 
 
-def _join(trees: Sequence[Any]) -> Any:
+def join(trees: Sequence[Any]) -> Any:
+    """The rows of all lots again."""
     return trees[0] if len(trees) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
 
 

@@ -66,7 +66,7 @@ def iterate(
 
 def _require_alike(one: "Agent", other: "Agent") -> None:
     """Everything that is compiled must be the same."""
-    if not (one.parts.online and other.parts.online):
+    if not (one.online and other.online):
         raise SombrlError("only algorithms that learn at every decision can be trained in one program.")
     for name, ours, theirs in (
         ("algorithm", one.algorithm, other.algorithm),

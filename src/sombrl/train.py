@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from sombrl import checkpoint
-from sombrl.agent import Agent, load
+from sombrl.agent import Agent, load, new_agent
 from sombrl.config import RunConfig
 from sombrl.loop import Report
 from sombrl.progress import Progress
@@ -36,9 +36,11 @@ def train(
     hook: Hook = lambda agent, report: None,
 ) -> Agent:
     """Start a run in the new folder `out` and see it through."""
-    agent = Agent(algorithm, config, run_config)  # before the folder: bad settings leave nothing behind
+    agent = new_agent(algorithm, config, run_config)  # before the folder: bad settings leave nothing behind
     agent.planned_iterations  # noqa: B018  (refuses --decisions where there are episodes)
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
+    for line in agent.opening:
+        print(line)
     drive([Run(agent, folder, False, hook)], agent.planned_iterations, checkpoint_every, tensorboard)
     return agent
 
@@ -50,7 +52,7 @@ def resume(path: Path, *, episodes: int | None = None, checkpoint_every: int = 1
     agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
     for note in agent.notes:
         print(note, file=sys.stderr)
-    if episodes is not None and agent.parts.online:
+    if episodes is not None and agent.online:
         raise SombrlError(f"{agent.algorithm} counts decisions, and its buffer has room for those it was started with.")
     until = agent.planned_iterations if episodes is None else episodes
     if episodes is not None and episodes < agent.iteration:

@@ -214,6 +214,7 @@ def test_model_free_without_a_bonus_never_asks_the_model():
 # Optimism.
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     ("changes", "bonus"),
     [

@@ -195,6 +195,7 @@ def a_few_steps(simulator, **settings):
     return fit(jr.key(0))[0].particles
 
 
+@pytest.mark.optimised
 def test_a_simulator_that_knows_nothing_leaves_fsvgd():
     """Its additive GP with the kernel of FSVGD's own prior is that prior: the same particles, draw for draw."""
     shares = {"neighbourhood_share": 0.5, "visited_share": 0.5}  # no point of the domain, which each draws its own way

@@ -149,6 +149,7 @@ def test_a_fresh_fit_forgets_and_a_warm_one_goes_on():
     assert counts and set(counts) == {8}  # Adam's own clock
 
 
+@pytest.mark.optimised
 def test_seeds_side_by_side_are_seeds_alone():
     """The path of an accelerator: everything vmapped."""
     ours = learner()

@@ -3,11 +3,11 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, MultiDiscrete
 
 from sombrl.envs.check import check_env
 
-from .tiny import Tiny
+from .tiny import Gallery, Tiny
 
 
 def sentences(findings, level):
@@ -57,6 +57,24 @@ def test_warnings():
     assert "own limit of 7" in sentences(check_env("sombrl-tests/Tiny-v0", episode_length=90), "warning")
 
 
+def test_parts_and_choices_are_told():
+    findings = check_env(Gallery, episode_length=20)
+    told = sentences(findings, "ok")
+    assert "'frame' (2×3×3 image) and 'place' (one of 3) and 'walk' (2 number(s)), a choice of 3 actions" in told
+    assert "the same trajectory" in told and not sentences(findings, "error")
+    assert "a choice of 2 actions" in sentences(check_env("CartPole-v1"), "ok")
+
+
+class Blind(Gallery):
+    def see(self):
+        return {**super().see(), "frame": np.zeros((2, 3, 3), np.uint8)}
+
+
+def test_a_picture_that_never_changes():
+    assert "The image 'frame' never changed" in sentences(check_env(Blind, episode_length=20), "warning")
+    assert "never changed" not in sentences(check_env(Gallery, episode_length=20), "warning")
+
+
 def test_ready_environments_stay_open():
     env = gymnasium.make("Pendulum-v1")
     assert "known" in sentences(check_env(env), "ok")
@@ -66,7 +84,7 @@ def test_ready_environments_stay_open():
 @pytest.mark.parametrize(
     "env, options",
     [
-        ("CartPole-v1", {}),
+        (Tiny, {"env_kwargs": {"action_space": MultiDiscrete([2, 3])}, "episode_length": 9}),
         ("nope", {}),
         ("nope:nope", {}),
         (3, {}),

@@ -8,7 +8,7 @@ import pytest
 from sombrl.envs.registry import make_envs
 from sombrl.records import RunFault, SombrlError
 
-from .tiny import Tiny
+from .tiny import Gallery, Tiny
 
 CASES = {
     "pendulum": {"name": "pendulum", "env_kwargs": {"start": "random"}},
@@ -21,6 +21,10 @@ CASES = {
     "an id of the user's": {"name": "sombrl-tests/Tiny-v0"},
     "a function": {"name": Tiny, "episode_length": 9, "action_repeat": 3},
     "a function, in processes": {"name": Tiny, "episode_length": 9, "action_repeat": 3, "workers": 2},
+    "images and choices": {"name": Gallery, "episode_length": 9, "action_repeat": 2},
+    "images and choices, in processes": {"name": Gallery, "episode_length": 9, "workers": 2},
+    "CartPole-v1": {"name": "CartPole-v1"},
+    "atari": {"name": "atari:DemonAttack", "needs": "ale_py", "env_kwargs": {"noops": 500, "sticky": 0.25}},
     "Swimmer-v5": {"name": "Swimmer-v5", "needs": "mujoco"},
     "dmc": {"name": "dmc:cartpole-swingup", "needs": "dm_control", "action_cost": 0.1},
     "dmc, repeated": {"name": "dmc:reacher-hard", "needs": "dm_control", "action_repeat": 3},
@@ -35,7 +39,7 @@ def make(request):
     case = dict(CASES[request.param])
     name, needs = case.pop("name"), case.pop("needs", None)
     if needs and importlib.util.find_spec(needs) is None:
-        pytest.skip(f"{needs} is not installed: pip install 'sombrl[dmc]'")
+        pytest.skip(f"{needs} is not installed: pip install 'sombrl[dmc,atari]'")
     lent = []
 
     def build(seeds=SEEDS, **options):
@@ -86,9 +90,9 @@ def test_shapes_types_and_numbers(make):
     envs = make()
     spec = envs.spec
     obs = envs.reset(0)
-    assert obs.shape == (5, spec.obs_dim) and obs.dtype == np.float32
+    assert obs.shape == (5, spec.obs_dim) and obs.dtype == spec.obs_dtype
     for step in play(envs, 5, np.random.default_rng(0)):
-        assert step.obs.shape == (5, spec.obs_dim) and step.obs.dtype == np.float32
+        assert step.obs.shape == (5, spec.obs_dim) and step.obs.dtype == spec.obs_dtype
         assert step.reward.shape == (5,) and step.reward.dtype == np.float64
         assert step.terminated.shape == step.truncated.shape == (5,)
         assert step.terminated.dtype == step.truncated.dtype == bool
@@ -232,7 +236,7 @@ def test_one_row_starts_again_while_the_others_go_on(make):
     before = envs.reset(0)
     steps = [envs.step(a, np.ones(5, bool)) for a in actions[:2]]
     now = envs.reset_rows(again, np.array([9, 4, 9, 7, 9]))
-    assert now.dtype == np.float32 and not np.shares_memory(now, steps[-1].obs)
+    assert now.dtype == envs.spec.obs_dtype and not np.shares_memory(now, steps[-1].obs)
     assert np.array_equal(now[~again], steps[-1].obs[~again])  # where they were
     steps += [envs.step(a, np.ones(5, bool)) for a in actions[2:]]
     for row, (episode, first) in enumerate([(0, 0), (4, 2), (0, 0), (7, 2), (0, 0)]):

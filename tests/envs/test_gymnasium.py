@@ -4,7 +4,7 @@ import gymnasium
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
 
 from sombrl.envs.action_cost import ActionCost
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
@@ -12,7 +12,7 @@ from sombrl.envs.mountain_car import MountainCarTask
 from sombrl.envs.pendulum import PendulumTask
 from sombrl.records import RunFault, SombrlError
 
-from .tiny import Tiny
+from .tiny import Gallery, Tiny
 
 ON = np.ones(1, bool)
 
@@ -119,12 +119,15 @@ def test_a_task_is_known_only_if_nothing_changed_it():
 @pytest.mark.parametrize(
     "options, told",
     [
-        ({"action_space": Discrete(3)}, r"Discrete\(3\)"),
+        ({"action_space": MultiDiscrete([3, 2])}, "MultiDiscrete.*number the combinations"),
+        ({"action_space": MultiBinary(3)}, "MultiBinary"),
         ({"action_space": Box(-np.inf, 1.0, (2,))}, "infinite bounds"),
         ({"action_space": Box(0, 9, (2,), np.int64)}, "Box of floats"),
-        ({"obs_space": Discrete(3)}, r"Discrete\(3\)"),
-        ({"obs_space": Dict(a=Box(0, 1, (2,)))}, "FlattenObservation"),
-        ({"obs_space": Box(0, 255, (8, 8, 3), np.uint8)}, "images"),
+        ({"obs_space": MultiDiscrete([3])}, "flat Dict"),
+        ({"obs_space": Dict(a=Box(0, 1, (0,)))}, "empty"),
+        ({"obs_space": Dict(a=Dict(b=Box(0, 1, (2,))))}, "observation 'a' is Dict.*flat Dict"),
+        ({"obs_space": Tuple([Box(0, 1, (2,))])}, "FlattenObservation"),
+        ({"obs_space": Box(0, 255, (3, 64, 64), np.uint8)}, "images.*move the axis"),
         ({"obs_space": Box(0, 1, (8, 8, 3), np.float32)}, "images"),
         ({"obs_space": Box(0, 255, (64,), np.uint8)}, "images"),
     ],
@@ -133,6 +136,86 @@ def test_spaces_we_cannot_drive(options, told):
     with pytest.raises(SombrlError, match=told) as error:
         one(env_kwargs=options)
     assert str(error.value).startswith("Tiny: the ") and "\n" not in str(error.value)
+
+
+def test_the_largest_of_a_discrete_action_is_taken():
+    envs = one("CartPole-v1")
+    assert (envs.spec.action_dim, envs.spec.discrete, envs.spec.layout) == (2, True, None)
+    theirs = gymnasium.make("CartPole-v1")
+    theirs.reset(seed=int(np.random.SeedSequence([3, 0]).generate_state(1)[0]) >> 1)
+    for action, index in [([0, 1], 1), ([1, 0], 0), ([-5, -7], 0), ([30, 70], 1), ([0.2, 0.1], 0)]:
+        step = envs.step(np.array([action], np.float32), ON)  # beyond [-1, 1] the larger still wins
+        obs, reward, *_ = theirs.step(index)
+        np.testing.assert_array_equal(step.obs[0], obs)
+        assert step.reward[0] == reward
+    with pytest.raises(SombrlError, match=r"discrete actions.*action_cost 0"):
+        one("CartPole-v1", action_cost=0.1)
+
+
+def test_a_dict_of_everything():
+    envs, theirs = one(Gallery, action_repeat=2), Gallery()
+    spec = envs.spec
+    assert [(p.name, p.shape, p.kind, p.size) for p in spec.layout.parts] == [
+        ("frame", (2, 3, 3), "image", None),
+        ("place", (), "discrete", 3),
+        ("walk", (2,), "vector", None),
+    ]
+    assert spec.obs_dim == 18 + 4 + 2 * 4 and spec.obs_dtype == np.uint8 and spec.action_dim == 3
+    theirs.reset(seed=int(np.random.SeedSequence([3, 0]).generate_state(1)[0]) >> 1)
+    for chosen in (2, 0, 2, 2, 1):
+        step = envs.step(np.eye(3, dtype=np.float32)[None, chosen], ON)
+        rewards = [theirs.step(5 + chosen)[1] for _ in range(2)]
+        seen, expected = spec.layout.split(step.obs[0]), theirs.see()
+        np.testing.assert_array_equal(seen["frame"], expected["frame"])
+        np.testing.assert_array_equal(seen["walk"], expected["walk"].astype(np.float32))
+        assert seen["place"] == expected["place"] + 1 and step.reward[0] == sum(rewards)
+    assert envs.envs[0].taken == theirs.taken
+    np.testing.assert_array_equal(envs.physical(np.eye(3)), [5, 6, 7])
+
+
+@pytest.mark.parametrize(
+    "fault, kind, told",
+    [
+        ("nan", RunFault, r"Gallery \(seed 3, episode 0, step 0\): observation 'walk'\[1\] is nan"),
+        ("float image", SombrlError, "image of float64, but its space says uint8"),
+        ("no place", SombrlError, "without 'place'"),
+        ("off the line", SombrlError, r"observation 2, but its space says Discrete\(3, start=-1\)"),
+    ],
+)
+def test_broken_parts_are_named(fault, kind, told):
+    with pytest.raises(kind, match=told):
+        one(lambda: Gallery(fault)).step(np.zeros((1, 3)), ON)
+
+
+def test_vectors_in_a_dict_stay_floats():
+    """So every algorithm can use them."""
+
+    class Twin(Gallery):
+        observation_space = Dict(walk=Gallery.observation_space["walk"], at=Box(-9, 9, (), np.float32))
+
+        def see(self):
+            return {"walk": self.state, "at": self.state[0]}
+
+    envs = one(Twin)
+    x, y = envs.envs[0].state.astype(np.float32)
+    np.testing.assert_array_equal(envs.get_state()["obs"][0], np.array([x, x, y], np.float32))
+    assert envs.get_state()["obs"].dtype == np.float32 and envs.spec.layout.parts[0].shape == (1,)
+
+
+def test_a_grey_picture_alone_and_a_number_alone():
+    class Grey(Gallery):
+        observation_space = Box(0, 255, (2, 3), np.uint8)
+
+        def see(self):
+            return super().see()["frame"][..., 0]
+
+    envs = one(Grey)
+    assert [(p.name, p.shape, p.kind) for p in envs.spec.layout.parts] == [("image", (2, 3, 1), "image")]
+    np.testing.assert_array_equal(envs.get_state()["obs"][0], envs.envs[0].see().reshape(-1))
+    lake = one("FrozenLake-v1", env_kwargs={"is_slippery": False})
+    down = np.eye(4, dtype=np.float32)[None, 1]
+    squares = [int(lake.spec.layout.split(lake.step(down, ON).obs[0])["obs"]) for _ in range(3)]
+    assert squares == [4, 8, 12] and lake.spec.layout.parts[0].size == 16
 
 
 def test_observations_are_flattened_to_float32():

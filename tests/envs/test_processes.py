@@ -16,7 +16,7 @@ from sombrl.envs.adapters.processes import ProcessEnvs
 from sombrl.envs.registry import make_envs
 from sombrl.records import RunFault, SombrlError
 
-from .tiny import Tiny
+from .tiny import Gallery, Tiny
 
 ON = np.ones(3, bool)
 
@@ -170,6 +170,97 @@ def test_a_killed_worker_is_a_fault_and_not_a_hang():
     assert all(map(gone, children))
     with pytest.raises(SombrlError, match="was closed"):
         envs.reset(0)
+
+
+def test_a_killed_worker_is_replaced_where_that_was_asked_for(caplog):
+    envs, serial = pool(restart=True), pool(workers=0)
+    start = envs.reset(0)
+    np.testing.assert_array_equal(start, serial.reset(0))
+    zeros, first, children = np.zeros((3, 2)), slice(*envs._spans[0]), pids(envs)
+    before = envs.step(zeros, ON)
+    serial.step(zeros, ON)
+    os.kill(children[1], signal.SIGKILL)
+    mine, theirs = envs.step(zeros, ON), serial.step(zeros, ON)
+    lost = slice(*envs._spans[1])
+    assert mine.truncated[lost].all() and not mine.terminated.any() and not mine.truncated[first].any()
+    assert (mine.reward[lost] == 0).all() and np.array_equal(mine.obs[lost], before.obs[lost])
+    np.testing.assert_array_equal(mine.obs[first], theirs.obs[first])
+    np.testing.assert_array_equal(mine.reward[first], theirs.reward[first])
+    assert "killed by signal 9" in caplog.text and "episodes are cut short" in caplog.text
+    with pytest.raises(SombrlError, match="is over; call reset"):
+        envs.step(zeros, ON)
+    new = pids(envs)
+    assert new[0] == children[0] and new[1] != children[1] and gone(children[1])
+    over = mine.truncated
+    np.testing.assert_array_equal(  # the next episode is what it would have been, and the others stay where they are
+        envs.reset_rows(over, np.full(3, 4)), serial.reset_rows(over, np.full(3, 4))
+    )
+    for _ in range(2):
+        mine, theirs = envs.step(zeros, ON), serial.step(zeros, ON)
+        assert mine.obs.tobytes() == theirs.obs.tobytes() and mine.reward.tobytes() == theirs.reward.tobytes()
+    left, right = envs.get_state(), serial.get_state()
+    assert all(np.array_equal(left[key], right[key]) for key in right)
+    envs.close()
+    assert all(map(gone, new))
+
+
+def test_rows_that_were_resting_learn_of_it_when_they_wake():
+    envs = pool(restart=True, workers=1)
+    seen = envs.reset(0)
+    only = np.array([True, False, False])
+    os.kill(pids(envs)[0], signal.SIGKILL)
+    step = envs.step(np.zeros((3, 2)), only)
+    assert step.truncated.tolist() == [True, False, False] and np.array_equal(step.obs, seen)
+    now = envs.reset_rows(only, np.full(3, 1))
+    assert np.array_equal(now[1:], seen[1:]) and not np.array_equal(now[0], seen[0])
+    step = envs.step(np.zeros((3, 2)), np.array([True, True, False]))
+    assert step.truncated.tolist() == [False, True, False] and np.array_equal(step.obs[1:], seen[1:])
+    envs.close()
+
+
+def test_a_death_between_decisions_costs_a_reset_nothing():
+    envs, serial = pool(restart=True, workers=1), pool(workers=0)
+    envs.reset(0)
+    os.kill(pids(envs)[0], signal.SIGKILL)
+    np.testing.assert_array_equal(envs.reset(1), serial.reset(1))
+    step = envs.step(np.zeros((3, 2)), ON)
+    assert step.obs.tobytes() == serial.step(np.zeros((3, 2)), ON).obs.tobytes() and not step.truncated.any()
+    envs.close()
+
+
+def dying():
+    """Ends its process when made in one: in the parent it is only looked at."""
+    if sys.argv[0] == "-c":
+        os._exit(3)
+    return Tiny()
+
+
+def test_a_worker_that_cannot_live_is_a_fault_all_the_same():
+    envs = make_envs(dying, [0], episode_length=5, workers=1, restart=True)
+    with pytest.raises(RunFault, match=r"ended \(exit code 3\)"):
+        envs.reset(0)
+    envs.close()
+    envs = pool(restart=True, workers=1)
+    envs.reset(0)
+    os.kill(pids(envs)[0], signal.SIGKILL)
+    envs.step(np.zeros((3, 2)), ON)
+    os.kill(pids(envs)[0], signal.SIGKILL)  # again, before a single decision
+    with pytest.raises(RunFault, match="killed by signal 9"):
+        envs.reset(1)
+    envs.close()
+
+
+def test_bytes_and_choices_travel_too():
+    serial, apart = (make_envs(Gallery, range(3), episode_length=9, workers=workers) for workers in (0, 3))
+    assert np.array_equal(serial.reset(0), apart.reset(0)) and apart._board.obs.dtype == np.uint8
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        actions = rng.normal(size=(3, 3))
+        one, two = serial.step(actions, ON), apart.step(actions, ON)
+        assert one.obs.tobytes() == two.obs.tobytes() and two.obs.dtype == np.uint8
+        assert one.reward.tobytes() == two.reward.tobytes()
+    np.testing.assert_array_equal(apart.physical(actions), 5 + np.argmax(actions, axis=1))
+    apart.close()
 
 
 def test_workers_end_with_the_object():

@@ -2,7 +2,7 @@
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Discrete
 
 
 class Tiny(gymnasium.Env):
@@ -49,6 +49,44 @@ class Tiny(gymnasium.Env):
 
     def render(self):
         return np.zeros((4, 6, 3), np.uint8)
+
+
+class Gallery(gymnasium.Env):
+    """A random walk seen in three ways at once: a picture, a vector, and which third of the line it is in.
+
+    Actions 5, 6, 7 add -1, 0, 1. The picture is uint8 [2, 3, 3], a count of bytes that is not a multiple of four.
+    """
+
+    observation_space = Dict(
+        walk=Box(-np.inf, np.inf, (2,), np.float64), place=Discrete(3, start=-1), frame=Box(0, 255, (2, 3, 3), np.uint8)
+    )
+    action_space = Discrete(3, start=5)
+
+    def __init__(self, fault=None):
+        self.fault, self.taken = fault, []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = self.np_random.normal(size=2)
+        return self.see(), {}
+
+    def step(self, action):
+        self.taken.append(action)
+        self.state = self.state + (int(action) - 6) + 0.1 * self.np_random.normal(size=2)
+        obs = self.see()
+        if self.fault == "nan":
+            obs["walk"] = np.array([0.0, np.nan])
+        if self.fault == "float image":
+            obs["frame"] = obs["frame"] / 255
+        if self.fault == "no place":
+            del obs["place"]
+        if self.fault == "off the line":
+            obs["place"] = 2
+        return obs, float(self.state[0]), False, False, {}
+
+    def see(self):
+        frame = (np.arange(18) * (1 + np.abs(self.state[0]))).astype(np.uint8).reshape(2, 3, 3)
+        return {"frame": frame, "walk": self.state, "place": np.int64(np.clip(np.rint(self.state[0]), -1, 1))}
 
 
 if "sombrl-tests/Tiny-v0" not in gymnasium.registry:

@@ -32,5 +32,7 @@ class Algorithm:
 
     name: str
     config: type
-    build: Build
+    build: Build | None
     summary: str
+    agent: Callable[[], type] | None = None
+    """The class of its agents, where it has no parts for the common loops to run; imported when first asked for."""

@@ -13,6 +13,7 @@ from sombrl.dynamics.base import AbstractLearner
 from sombrl.dynamics.gp import GPConfig, GPLearner
 from sombrl.dynamics.true import TrueLearner
 from sombrl.envs.base import ENDLESS, AbstractEnvs
+from sombrl.envs.guards import require_vectors
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.exploration.config import ExploreConfig
 from sombrl.records import SombrlError
@@ -38,6 +39,7 @@ class GPICEMConfig:
 def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     """The parts for one environment and setting."""
     spec, task = envs.spec, envs.task
+    require_vectors(spec, "gp-icem")
     if config.reward == "known" and task is None:
         raise SombrlError(f"the reward of {spec.name} is not known to sombrl: use --reward learned (or auto).")
     if ENDLESS > spec.episode_length > config.gp.capacity:

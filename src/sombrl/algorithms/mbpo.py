@@ -15,6 +15,7 @@ from sombrl.controllers.sac import SAC
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
 from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.guards import require_vectors
 from sombrl.exploration.config import ExploreConfig
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
@@ -47,6 +48,7 @@ class MBPOConfig:
 def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     """The parts for one environment and setting."""
     spec, planning = envs.spec, config.controller == "icem"
+    require_vectors(spec, "mbpo")
     if planning and config.explore.schedule == "auto":
         raise SombrlError("--schedule auto tunes λ against a policy, and a planner has none: use --schedule constant.")
     ensemble = config.ensemble

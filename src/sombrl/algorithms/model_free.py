@@ -12,6 +12,7 @@ from sombrl.controllers.sac_config import MODEL_FREE, SACConfig
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
 from sombrl.dynamics.none import NoLearner
 from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.guards import require_vectors
 from sombrl.exploration.config import ExploreConfig
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
@@ -50,6 +51,7 @@ class MaxInfoSACConfig:
 
 def build_sac(config: SACAlgorithmConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     """A policy and no model."""
+    require_vectors(envs.spec, "sac")
     if config.explore.explore not in ("greedy", "nemean"):
         raise SombrlError(
             f"sac has no model to be uncertain about, so --explore {config.explore.explore} cannot be: use "
@@ -67,6 +69,7 @@ def build_sac(config: SACAlgorithmConfig, envs: AbstractEnvs, setting: Setting) 
 
 def build_maxinfo_sac(config: MaxInfoSACConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     """A policy, and an ensemble that is only asked how much it disagrees."""
+    require_vectors(envs.spec, "maxinfo-sac")
     _require_real(config.sac, "maxinfo-sac")
     spec = envs.spec
     return Parts(

@@ -19,6 +19,7 @@ from sombrl.dynamics.grey_box import GreyBoxConfig, GreyBoxLearner
 from sombrl.dynamics.particle_config import ParticleConfig
 from sombrl.dynamics.particle_learner import ParticleLearner
 from sombrl.envs.base import ENDLESS, AbstractEnvs
+from sombrl.envs.guards import require_vectors
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.rc_car import RCCar
 from sombrl.envs.rc_car_prior import GAP_STD, LIKELIHOOD_STD, CarBodyFrame, CarSimulator, CarWorldFrame
@@ -68,6 +69,7 @@ class SimFSVGDConfig:
 def build(config: SimFSVGDConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     """The parts for one environment and setting."""
     spec = envs.spec
+    require_vectors(spec, "sim-fsvgd")
     if envs.task is None:
         raise SombrlError(
             f"sim-fsvgd searches for policies with a known reward, and that of {spec.name} is not known to sombrl: use "

@@ -1,6 +1,7 @@
 """What the loop drives, and what a world in pure JAX must offer."""
 
 import abc
+from collections.abc import Sequence
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Key, PyTree
@@ -39,6 +40,9 @@ class AbstractWorld(eqx.Module):
     @abc.abstractmethod
     def draw(self, state: PyTree, axes) -> None:
         """Draw the state on matplotlib axes."""
+
+    def draw_trail(self, states: Sequence[PyTree], axes) -> None:
+        """Add the states of an episode so far to what `draw` has drawn: nothing unless the world does better."""
 
     def downstream(self, action_repeat: int) -> dict[str, AbstractTask]:
         """Other tasks in the same dynamics, by name: none unless the world has some."""

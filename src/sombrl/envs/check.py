@@ -15,6 +15,8 @@ from sombrl.envs.adapters.boxes import check_spaces, to_physical
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
 from sombrl.envs.adapters.making import EnvSource, make_many
 from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.interface import EnvSpec
+from sombrl.envs.layout import Part
 from sombrl.envs.registry import make_envs
 from sombrl.records import RunFault, SombrlError
 
@@ -56,7 +58,8 @@ def check_env(env: EnvSource, *, seed: int = 0, steps: int = 200, **options: Any
 def _describe(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
     """Sizes, episode length, and who knows the reward."""
     spec = envs.spec
-    sizes = f"{spec.name}: observations of {spec.obs_dim} number(s), actions of {spec.action_dim}."
+    actions = f"a choice of {spec.action_dim} actions" if spec.discrete else f"actions of {spec.action_dim}"
+    sizes = f"{spec.name}: observations of {_describe_obs(spec)}, {actions}."
     length = f"Episodes last at most {spec.episode_length} decisions of {spec.action_repeat} frame(s)."
     reward = "The reward is not known to sombrl and will be learned from data."
     if envs.task is not None:
@@ -67,6 +70,19 @@ def _describe(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> list[F
         limit = f"episode_length {asked} is more than the environment's own limit of {spec.episode_length}."
         findings.append(Finding("warning", limit))
     return findings
+
+
+def _describe_obs(spec: EnvSpec) -> str:
+    """The parts of an observation in words."""
+    if spec.layout is None:
+        return f"{spec.obs_dim} number(s)"
+    return " and ".join(f"{part.name!r} ({_describe_part(part)})" for part in spec.layout.parts)
+
+
+def _describe_part(part: Part) -> str:
+    if part.kind == "image":
+        return f"{'×'.join(map(str, part.shape))} image"
+    return f"{part.shape[0]} number(s)" if part.kind == "vector" else f"one of {part.size}"
 
 
 def _check_rollout(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
@@ -85,6 +101,23 @@ def _check_rollout(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> l
         findings.append(Finding("error", text))
     else:
         findings.append(Finding("ok", "The same seed and actions give the same trajectory."))
+    findings += _check_information(envs.spec, obs)
+    if np.ptp(rewards) == 0:
+        text = f"The reward was {rewards[0]:g} throughout under random actions: sparse, so exploration matters."
+        findings.append(Finding("ok", text))
+    return findings
+
+
+def _check_information(spec: EnvSpec, obs: np.ndarray) -> list[Finding]:
+    """What never changes, and what changes on very different scales; `obs` is [time, obs]."""
+    findings, parts = [], spec.obs_layout.split(obs)
+    for part in spec.obs_layout.parts:
+        if part.kind == "image" and np.ptp(parts[part.name], axis=0).max() == 0:
+            text = f"The image {part.name!r} never changed under random actions; it tells a model nothing."
+            findings.append(Finding("warning", text))
+    if not any(part.kind == "vector" for part in spec.obs_layout.parts):
+        return findings
+    obs = np.concatenate([parts[part.name] for part in spec.obs_layout.parts if part.kind == "vector"], axis=1)
     constant = np.flatnonzero(np.ptp(obs, axis=0) == 0)
     if constant.size:
         which = ", ".join(map(str, constant[:8])) + (", …" if constant.size > 8 else "")
@@ -95,9 +128,6 @@ def _check_rollout(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> l
     if scales.size and scales.max() / scales.min() > WIDE_SCALES:
         ratio = scales.max() / scales.min()
         text = f"Observation scales differ by a factor of {ratio:.0f}, which normalisation takes care of."
-        findings.append(Finding("ok", text))
-    if np.ptp(rewards) == 0:
-        text = f"The reward was {rewards[0]:g} throughout under random actions: sparse, so exploration matters."
         findings.append(Finding("ok", text))
     return findings
 
@@ -119,12 +149,12 @@ def _check_raw(envs: GymnasiumEnvs, steps: int, options: dict[str, Any]) -> list
     """What the simulator itself returns, before sombrl converts it."""
     env, rng, findings = envs.envs[0], np.random.default_rng(0), []
     obs, _ = env.reset(seed=0)
-    obs_box, action_box = check_spaces(env, envs.spec.name)
+    _, action_space = check_spaces(env, envs.spec.name)
     for _ in range(min(steps, 50)):
-        if np.any(np.asarray(obs) < obs_box.low) or np.any(np.asarray(obs) > obs_box.high):
+        if _lies_outside(obs, env.observation_space):
             findings.append(Finding("warning", "An observation lies outside the declared observation space."))
         action = rng.uniform(-1, 1, envs.spec.action_dim)
-        obs, _, terminated, truncated, _ = env.step(to_physical(action, action_box))
+        obs, _, terminated, truncated, _ = env.step(to_physical(action, action_space))
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
             if not isinstance(flag, bool | np.bool_):
                 text = f"step returns a {type(flag).__name__} for {name}; return a bool."
@@ -133,6 +163,14 @@ def _check_raw(envs: GymnasiumEnvs, steps: int, options: dict[str, Any]) -> list
             break
     bools = all("return a bool" not in finding.sentence for finding in findings)
     return [*findings, *([Finding("ok", "terminated and truncated are booleans.")] if bools else [])]
+
+
+def _lies_outside(obs: Any, space: gymnasium.Space) -> bool:
+    if isinstance(space, gymnasium.spaces.Dict):
+        return any(_lies_outside(obs[key], one) for key, one in space.spaces.items())
+    if isinstance(space, gymnasium.spaces.Box):
+        return bool(np.any(np.asarray(obs) < space.low) or np.any(np.asarray(obs) > space.high))
+    return not space.contains(obs)
 
 
 def _run_gymnasium_checker(env: EnvSource, kwargs: dict[str, Any]) -> list[Finding]:

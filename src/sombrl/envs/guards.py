@@ -52,10 +52,34 @@ def refuse_end(name: str) -> SombrlError:
     )
 
 
+def require_vectors(spec: EnvSpec, algorithm: str) -> None:
+    """Refuse images, discrete observations and discrete actions, for an algorithm that learns from vectors."""
+    odd = sorted({part.kind for part in spec.obs_layout.parts} - {"vector"})
+    if odd:
+        what = {"image": "images", "discrete": "Discrete observations"}
+        raise SombrlError(
+            f"{spec.name} shows {' and '.join(what[kind] for kind in odd)}, and {algorithm} learns from vectors: use "
+            "sombrl train dreamer, or an environment with state vectors."
+        )
+    if spec.discrete:
+        raise SombrlError(
+            f"{spec.name} has Discrete({spec.action_dim}) actions, and {algorithm} needs continuous ones: use sombrl "
+            "train dreamer, or a continuous variant."
+        )
+
+
+def refuse_cost(name: str) -> SombrlError:
+    """The error for a cost of actions that have no size."""
+    return SombrlError(f"{name} has discrete actions, which have no size to charge for: use action_cost 0.")
+
+
 def check_step_inputs(
     spec: EnvSpec, seeds: Sequence[int], over: np.ndarray, actions: np.ndarray, active: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs of one `step`, checked: actions clipped to [-1, 1] as float32, zero on inactive rows."""
+    """The inputs of one `step`, checked: actions as float32, clipped to [-1, 1], zero on inactive rows.
+
+    Discrete actions are not clipped: of two large numbers the larger is the choice.
+    """
     actions, active = np.asarray(actions), np.asarray(active)
     if actions.shape != (len(seeds), spec.action_dim):
         wanted = (len(seeds), spec.action_dim)
@@ -66,7 +90,7 @@ def check_step_inputs(
         seed = seeds[int(np.argmax(active & over))]
         raise SombrlError(f"{spec.name}: the episode of seed {seed} is over; call reset, or leave it inactive.")
     actions = np.where(active[:, None], actions, 0).astype(np.float32)
-    return np.clip(actions, -1, 1), active
+    return (actions if spec.discrete else np.clip(actions, -1, 1)), active
 
 
 def require_finite(values: object, what: str, *, env: str, seed: int, episode: int, step: int) -> None:

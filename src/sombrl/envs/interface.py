@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sombrl.envs.layout import ObsLayout, one_vector
+
 if TYPE_CHECKING:
     from sombrl.records import AbstractTask
 
@@ -17,7 +19,10 @@ ENDLESS = 1_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class EnvSpec:
-    """An environment as the agent sees it: actions in [-1, 1], one decision = `action_repeat` frames."""
+    """An environment as the agent sees it: actions in [-1, 1], one decision = `action_repeat` frames.
+
+    With `discrete` an action is any vector of `action_dim` numbers, and the place of the largest is what is done.
+    """
 
     name: str
     obs_dim: int
@@ -25,13 +30,25 @@ class EnvSpec:
     episode_length: int  # decisions
     action_repeat: int
     optimal_average: float | None = None  # the best average reward of a decision, where it is known
+    layout: ObsLayout | None = None  # the parts of an observation; None: one vector
+    discrete: bool = False
+
+    @property
+    def obs_layout(self) -> ObsLayout:
+        """The parts of an observation, also of a single vector."""
+        return one_vector(self.obs_dim) if self.layout is None else self.layout
+
+    @property
+    def obs_dtype(self) -> np.dtype:
+        """float32, or uint8 for the bytes of an observation with images."""
+        return self.obs_layout.dtype
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
     """What came back from one decision, a row per seed. Inactive rows repeat their last observation."""
 
-    obs: np.ndarray  # [seeds, obs] float32
+    obs: np.ndarray  # [seeds, obs] float32, or uint8 (`EnvSpec.obs_dtype`)
     reward: np.ndarray  # [seeds] float64, summed over the repeated frames
     terminated: np.ndarray  # [seeds] bool
     truncated: np.ndarray  # [seeds] bool
@@ -64,11 +81,14 @@ class AbstractEnvs(abc.ABC):
 
     @abc.abstractmethod
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
-        """Execute `actions` in [-1, 1] on the rows that are active."""
+        """Execute `actions` in [-1, 1] (or to choose from by their largest) on the rows that are active."""
 
     @abc.abstractmethod
     def physical(self, actions: np.ndarray) -> np.ndarray:
-        """`actions` in [-1, 1], [batch, action], in the environment's own units and shape, [batch, ...]."""
+        """`actions` in [-1, 1], [batch, action], in the environment's own units and shape, [batch, ...].
+
+        Discrete ones become integers.
+        """
 
     @abc.abstractmethod
     def get_state(self) -> dict[str, np.ndarray]:

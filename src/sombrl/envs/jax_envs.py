@@ -65,6 +65,7 @@ class JaxEnvs(AbstractEnvs):
         self._rows = Rows(self.spec, self.seeds)
         blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._template[0])
         self._states: list[PyTree] = [blank] * len(self.seeds)
+        self._trails: list[list[PyTree]] = [[] for _ in self.seeds]  # what was drawn of the episode so far
 
     def reset_rows(self, rows: np.ndarray, episodes: np.ndarray) -> np.ndarray:
         """Start the given episode on the given rows; where all of them are, [seeds, obs]."""
@@ -72,7 +73,7 @@ class JaxEnvs(AbstractEnvs):
         starts = [self._start(np.array([self.seeds[row], episode], np.uint32)) for row, episode in pairs]
         for (row, episode), (state, obs) in zip(pairs, starts, strict=True):
             self._rows.begin(row, episode)
-            self._states[row] = state
+            self._states[row], self._trails[row] = state, []
             self._rows.see(row, np.asarray(obs))
         return self._rows.obs.copy()
 
@@ -129,7 +130,10 @@ class JaxEnvs(AbstractEnvs):
             raise SombrlError("Drawing needs matplotlib; pip install 'sombrl[video]'.") from None
         figure = Figure(figsize=(4.8, 3.2), dpi=100)
         canvas = FigureCanvasAgg(figure)
-        self.world.draw(self._states[row], figure.add_axes((0.0, 0.0, 1.0, 1.0)))
+        axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        self._trails[row].append(self._states[row])
+        self.world.draw(self._states[row], axes)
+        self.world.draw_trail(self._trails[row], axes)
         canvas.draw()
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 

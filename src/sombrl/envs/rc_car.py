@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -25,7 +26,7 @@ from sombrl.envs.rc_car_dynamics import (
     encode,
     wrap,
 )
-from sombrl.envs.rc_car_picture import draw_car, draw_field
+from sombrl.envs.rc_car_picture import draw_car, draw_field, draw_path
 from sombrl.envs.rc_car_picture import draw_trajectory as draw_trajectory
 from sombrl.numerics import safe_sqrt
 from sombrl.records import AbstractTask, SombrlError
@@ -189,6 +190,10 @@ class RCCar(AbstractWorld):
         steer = float(np.asarray(state.actions)[-self.delay, 0]) if self.delay else 0.0  # of what drives it next
         draw_field(axes, GOAL, poses=pose[None])
         draw_car(axes, pose, steer=steer * float(self.parameters.steering_limit))
+
+    def draw_trail(self, states: Sequence[CarState], axes) -> None:
+        """The path so far."""
+        draw_path(axes, np.stack([np.asarray(state.truth)[:3] for state in states]))
 
 
 class RCCarTask(AbstractTask):

@@ -1,4 +1,4 @@
-"""Environments by name: our worlds, the DeepMind Control Suite, and everything Gymnasium can make."""
+"""Environments by name: our worlds, the DeepMind Control Suite, Atari, and everything Gymnasium can make."""
 
 import dataclasses
 import inspect
@@ -8,8 +8,11 @@ from typing import Any
 
 import gymnasium
 
+from sombrl.envs.adapters.atari import FRAME_SKIP, AtariEnvs, find_game, list_games
+from sombrl.envs.adapters.atari import PREFIX as ATARI
 from sombrl.envs.adapters.dmc import PREFIX as DMC
 from sombrl.envs.adapters.dmc import DMCEnvs, check_name, list_tasks
+from sombrl.envs.adapters.dmc_vision import PREFIX as VISION
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
 from sombrl.envs.adapters.making import KNOWN_TASKS, EnvSource, check_id
 from sombrl.envs.adapters.processes import ProcessEnvs
@@ -52,21 +55,23 @@ def make_envs(
     endless: bool = False,
     render: bool = False,
     workers: int = 0,
+    restart: bool = False,
 ) -> AbstractEnvs:
     """One environment per seed.
 
-    `name` is one of ours (`list_envs`), `dmc:domain-task`, a Gymnasium id (also `module:Id-v0`), a function that
-    makes a `gymnasium.Env`, a ready one (for one seed), or an `AbstractWorld`. `env_kwargs` go to whatever makes it;
-    text that reads as a number or a truth value becomes one, as it comes from a command line.
-    `action_repeat` frames are one decision (default: 2 for dmc:, else 1); `action_cost` is K in reward − K‖u‖₂ per
-    frame, u in physical units; `episode_length` counts decisions; `endless` environments have no time limit (for the
-    non-episodic setting). `workers` processes step host simulators side by side, to the same bits; 0 steps them in
-    turn, in this process.
+    `name` is one of ours (`list_envs`), `dmc:domain-task`, `dmc-vision:domain-task`, `atari:Game`, a Gymnasium id (also
+    `module:Id-v0`), a function that makes a `gymnasium.Env`, a ready one (for one seed), or an `AbstractWorld`.
+    `env_kwargs` go to whatever makes it; text that reads as a number or a truth value becomes one, as it comes from a
+    command line. `action_repeat` frames are one decision (default: 2 for dmc: and dmc-vision:, 4 for atari:, else 1);
+    `action_cost` is K in reward − K‖u‖₂ per frame, u in physical units; `episode_length` counts decisions; `endless`
+    environments have no time limit (for the non-episodic setting). `workers` processes step host simulators side by
+    side, to the same bits; 0 steps them in turn, in this process. With `restart` a worker that dies is started again
+    and its episodes are cut short, instead of ending the run.
     """
     seeds = check_seeds(seeds)
     kwargs = {key: _parse(value) for key, value in (env_kwargs or {}).items()}
     if action_repeat is None:
-        action_repeat = 2 if isinstance(name, str) and name.startswith(DMC) else 1
+        action_repeat = _usual_repeat(name)
     repeat, cost = check_count(action_repeat, "action_repeat"), check_cost(action_cost)
     length = None if episode_length is None else check_count(episode_length, "episode_length")
     length = ENDLESS if endless else length
@@ -101,17 +106,28 @@ def make_envs(
         "endless": endless,
         "render": render,
     }
-    if isinstance(name, str) and name.startswith(DMC):
+    adapter: Callable[..., AbstractEnvs] = GymnasiumEnvs
+    environ: dict[str, str] = {}
+    if isinstance(name, str) and name.startswith((DMC, VISION)):
         check_name(name)
-        if workers:
-            no_pictures = {} if render or name in NEEDS_OPENGL else {"MUJOCO_GL": "disable"}
-            return ProcessEnvs(DMCEnvs, name, seeds, workers=workers, environ=no_pictures, **options)
-        return DMCEnvs(name, seeds, **options)
-    if isinstance(name, str):
+        adapter = DMCEnvs
+        if name.startswith(DMC) and not render and name not in NEEDS_OPENGL:
+            environ["MUJOCO_GL"] = "disable"
+    elif isinstance(name, str) and name.startswith(ATARI):
+        find_game(name)
+        adapter = AtariEnvs
+    elif isinstance(name, str):
         check_id(name, also=tuple(WORLDS))
     if workers:
-        return ProcessEnvs(GymnasiumEnvs, name, seeds, workers=workers, **options)
-    return GymnasiumEnvs(name, seeds, **options)
+        return ProcessEnvs(adapter, name, seeds, workers=workers, environ=environ, restart=restart, **options)
+    return adapter(name, seeds, **options)
+
+
+def _usual_repeat(name: Any) -> int:
+    """How many frames published results repeat an action for."""
+    if isinstance(name, str) and name.startswith((DMC, VISION)):
+        return 2
+    return FRAME_SKIP if isinstance(name, str) and name.startswith(ATARI) else 1
 
 
 def make_world(name: str, kwargs: Mapping[str, Any]) -> AbstractWorld:
@@ -142,7 +158,9 @@ def list_envs() -> list[tuple[str, str]]:
     rows = [(name, f"{world.description}; {_options(world)}") for name, world in WORLDS.items()]
     rows += [(name, "Gymnasium's own; known reward") for name in KNOWN_TASKS]
     rows += list_tasks()
-    rows.append(("<Gymnasium id>", "any environment with Box spaces, also module:Id-v0; the reward is learned"))
+    rows += list_games()
+    spaces = "Box, Discrete and Dict observations, Box and Discrete actions"
+    rows.append(("<Gymnasium id>", f"any environment with {spaces}, also module:Id-v0; the reward is learned"))
     return rows
 
 

@@ -18,7 +18,7 @@ class Rows:
         self.episodes = np.full(count, -1, np.int64)
         self.decisions = np.zeros(count, np.int64)
         self.over = np.zeros(count, bool)
-        self.obs = np.zeros((count, spec.obs_dim), np.float32)
+        self.obs = np.zeros((count, spec.obs_dim), spec.obs_dtype)
 
     def check_reset(self, rows: np.ndarray, episodes: np.ndarray) -> list[tuple[int, int]]:
         """The inputs of `reset_rows`, checked, as (row, episode) pairs."""
@@ -40,10 +40,15 @@ class Rows:
     def see(self, row: int, obs: np.ndarray) -> None:
         """A new observation of a row, refused unless finite."""
         self.obs[row] = obs
-        self.require_finite(row, self.obs[row], "observation")
+        layout = self.spec.layout
+        if layout is None or layout.dtype == np.float32:
+            self.require_finite(row, self.obs[row], "observation")
+            return
+        for name, part in layout.split(self.obs[row]).items():
+            self.require_finite(row, part, f"observation {name!r}")
 
     def check_step(self, actions: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The inputs of `step`: actions clipped to [-1, 1] as float32, zero on inactive rows."""
+        """The inputs of `step`: actions as float32, clipped to [-1, 1] unless discrete, zero on inactive rows."""
         if (self.episodes < 0).all():
             raise SombrlError(f"{self.spec.name} has not been started; call reset first.")
         actions, active = check_step_inputs(self.spec, self.seeds, self.over, actions, active)
@@ -89,4 +94,4 @@ class Rows:
         """Continue from `get_state`."""
         self.episodes = np.array(state["episode"], np.int64)
         self.decisions = np.array(state["decisions"], np.int64)
-        self.over, self.obs = np.array(state["over"], bool), np.array(state["obs"], np.float32)
+        self.over, self.obs = np.array(state["over"], bool), np.array(state["obs"], self.spec.obs_dtype)

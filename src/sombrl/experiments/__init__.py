@@ -1,6 +1,11 @@
 """The paper's experiments as data: `sombrl experiment NAME --scale small`. A new one is a file and a row here."""
 
 from sombrl.experiments.base import SCALES, Cell, Evaluation, Experiment, FunctionCell, Headline, TrainCell
+from sombrl.experiments.dreamer_action_cost import DREAMER_ACTION_COST
+from sombrl.experiments.dreamer_atari import DREAMER_ATARI
+from sombrl.experiments.dreamer_lambda import DREAMER_LAMBDA
+from sombrl.experiments.dreamer_proprio import DREAMER_PROPRIO
+from sombrl.experiments.dreamer_vision import DREAMER_VISION
 from sombrl.experiments.gp_compute_cost import GP_COMPUTE_COST
 from sombrl.experiments.gp_discounted import GP_DISCOUNTED
 from sombrl.experiments.gp_episodic import GP_EPISODIC
@@ -16,6 +21,7 @@ from sombrl.experiments.mbpo_updates import MBPO_UPDATES
 from sombrl.experiments.mbpo_vs_model_free import MBPO_VS_MODEL_FREE
 from sombrl.experiments.rccar_ablation import RCCAR_ABLATION
 from sombrl.experiments.rccar_margins import RCCAR_MARGINS
+from sombrl.experiments.rccar_real_regression import RCCAR_REAL_REGRESSION
 from sombrl.experiments.rkhs_projection import RKHS_PROJECTION
 from sombrl.experiments.runner import redraw, run_experiment
 from sombrl.experiments.theory_lab import THEORY_LAB
@@ -41,7 +47,13 @@ EXPERIMENTS: dict[str, Experiment] = {
         MBPO_UPDATES,
         RCCAR_MARGINS,
         RCCAR_ABLATION,
+        RCCAR_REAL_REGRESSION,
         TOLERANCE_REWARD,
+        DREAMER_VISION,
+        DREAMER_PROPRIO,
+        DREAMER_ACTION_COST,
+        DREAMER_ATARI,
+        DREAMER_LAMBDA,
     )
 }
 

@@ -1,8 +1,10 @@
 """What an experiment is: cells that can be run one by one, and a figure drawn from their numbers alone."""
 
 import dataclasses
+import hashlib
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from sombrl.config import RunConfig, to_json
@@ -77,10 +79,13 @@ class FunctionCell:
     """Returns dictionaries with the fields of `Row` but `experiment`."""
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     """The function's arguments, plain JSON."""
+    data: tuple[Path, ...] = ()
+    """Files of the user's; a function that has some is given them as `data`."""
 
     def settings(self) -> dict[str, Any]:
-        """All that decides the numbers, as JSON."""
-        return {"kind": "function", "function": _name(self.function), "options": self.options}
+        """All that decides the numbers, as JSON: of files their contents, wherever they lie."""
+        given = {"data": [hashlib.sha256(path.read_bytes()).hexdigest() for path in self.data]} if self.data else {}
+        return {"kind": "function", "function": _name(self.function), "options": self.options} | given
 
 
 Cell = TrainCell | FunctionCell
@@ -95,6 +100,16 @@ class Headline:
     last: int = 1
     at_least: float | None = None
     """If given, the column says how many seeds have that instead."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UserData:
+    """Files that the project does not ship and the user must have: `--data`."""
+
+    what: str
+    """Which files, as the end of a sentence that asks for them."""
+    check: Callable[[tuple[Path, ...]], None]
+    """Refuses files that will not do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,10 +131,14 @@ class Experiment:
     """Further figures, by the end of their file's name."""
     report: Callable[[list[Row]], str] | None = None
     """The closing text, where a table of headlines is not what one wants to know."""
+    data: UserData | None = None
+    """What its function cells are given, where they need files."""
 
-    def cells_at(self, scale: str) -> list[Cell]:
+    def cells_at(self, scale: str, data: tuple[Path, ...] = ()) -> list[Cell]:
         """The cells of a scale, with names that can be folders beside each other."""
         cells = self.cells(scale)
+        if data:
+            cells = [dataclasses.replace(cell, data=data) if isinstance(cell, FunctionCell) else cell for cell in cells]
         names = [cell.name for cell in cells]
         assert all(NAME.fullmatch(name) for name in names), names
         assert len(set(names)) == len(names), names

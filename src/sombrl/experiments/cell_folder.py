@@ -18,7 +18,7 @@ import numpy as np
 
 import sombrl
 from sombrl import checkpoint
-from sombrl.agent import Agent, load
+from sombrl.agent import Agent, load, new_agent
 from sombrl.envs.registry import WORLDS
 from sombrl.experiments.base import Cell, Evaluation, FunctionCell, TrainCell
 from sombrl.records import RunFault, SombrlError
@@ -147,7 +147,8 @@ class CellFolder:
         write_whole(self.rows_path, rows_text(rows))
 
     def _computed(self, cell: FunctionCell) -> list[Row]:
-        return [Row(experiment=self.experiment, **row) for row in cell.function(**cell.options)]
+        given = {"data": cell.data} if cell.data else {}
+        return [Row(experiment=self.experiment, **row) for row in cell.function(**cell.options, **given)]
 
     @property
     def _run(self) -> RunFolder:
@@ -162,7 +163,7 @@ class CellFolder:
             agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
         else:
             workers = 0 if cell.run.env in WORLDS else self.env_workers  # our own worlds are stepped by JAX
-            agent = Agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, env_workers=workers))
+            agent = new_agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, env_workers=workers))
             folder = RunFolder.create(path, agent.to_json(), command)
         for note in agent.notes:
             print(note, file=sys.stderr)

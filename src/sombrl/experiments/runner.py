@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,20 @@ def run_experiment(
     pattern: str = "*",
     partial: bool = False,
     env_workers: int = 0,
+    data: Sequence[Path] = (),
     command: list[str] | None = None,
 ) -> Path | None:
     """Bring the cells that match to their end. When none is left, write the results and return the CSV's path.
 
     `partial` writes those of the finished cells also when some are left. A cell that another experiment in `runs` has
     finished with the same settings is taken over. Several processes may work on one experiment: each takes cells that
-    no other has, and the last one writes. `env_workers` processes step simulators side by side.
+    no other has, and the last one writes. `env_workers` processes step simulators side by side. `data` are the files of
+    an experiment that needs some; a folder stands for its npz files, in the order of their names.
     """
     if env_workers < 0:
         raise SombrlError(f"--env-workers must be 0 or more, not {env_workers}.")
-    cells = _cells(experiment, scale)
+    _known(scale)
+    cells = experiment.cells_at(scale, _files(experiment, data))
     chosen = match(cells, pattern, experiment.name)
     for path, flag in ((out, "--out"), (out / experiment.name, "--out"), (runs, "--runs")):
         if path.exists() and not path.is_dir():
@@ -49,6 +52,7 @@ def run_experiment(
     with drawing("the figure of an experiment"):
         pass  # without matplotlib it would fail after the training
     again = ["sombrl", "experiment", experiment.name, "--scale", scale]
+    again += ["--data", *map(str, data)] if data else []
     root = runs / f"{experiment.name}-{scale}"
     folders = {cell.name: CellFolder(root / cell.name, experiment.name, cell, env_workers) for cell in cells}
     for folder in folders.values():
@@ -216,8 +220,21 @@ def _draw(experiment: Experiment, rows: list[Row], csv: Path) -> list[Path]:
     return list(figures)
 
 
-def _cells(experiment: Experiment, scale: str) -> list[Cell]:
-    return experiment.cells_at(_known(scale))
+def _files(experiment: Experiment, data: Sequence[Path]) -> tuple[Path, ...]:
+    """The files behind --data, looked at before anything is written."""
+    if experiment.data is None:
+        if data:
+            raise SombrlError(f"{experiment.name} reads no files: leave out --data.")
+        return ()
+    if not data:
+        raise SombrlError(f"{experiment.name} needs {experiment.data.what}: add --data PATH, a folder or files.")
+    files: list[Path] = []
+    for path in map(Path, data):
+        files += sorted(path.glob("*.npz")) if path.is_dir() else [path]
+    if not files:
+        raise SombrlError(f"there is no npz file in {', '.join(map(str, data))}: choose another --data.")
+    experiment.data.check(tuple(files))
+    return tuple(files)
 
 
 def _known(scale: str) -> str:

@@ -1,5 +1,7 @@
 """The DeepMind Control Suite behind the loop's interface: `dmc:domain-task`, one simulator per seed.
 
+`dmc-vision:domain-task` is the same seen through a camera (`dmc_vision.py`); `dmc:` itself never draws.
+
 Nothing here loads JAX, so that simulator processes start fast and stay small (`processes.py`).
 """
 
@@ -14,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from sombrl.envs.adapters.dmc_vision import PREFIX as VISION
+from sombrl.envs.adapters.dmc_vision import Camera
+from sombrl.envs.adapters.opengl import cannot_draw, require_opengl
 from sombrl.envs.guards import check_cost, check_count, check_seeds
 from sombrl.envs.interface import ENDLESS, AbstractEnvs, EnvSpec, Step
 from sombrl.envs.rows import Rows
@@ -29,9 +34,10 @@ PICTURE = (240, 320)  # height and width
 class DMCEnvs(AbstractEnvs):
     """One simulator of a task of the suite per seed.
 
-    Observations are the entries of the suite's dictionary in its order, flattened, float32. From the outside in:
-    clip, rescale from [-1, 1] to the bounds, repeat (rewards summed, stopped by the end of the episode), subtract
-    K‖u‖₂ of the rescaled action on every frame. The clock truncates; a final discount of 0 terminates.
+    Observations are the entries of the suite's dictionary in its order, flattened, float32; or a picture, uint8. From
+    the outside in: clip, rescale from [-1, 1] to the bounds, repeat (rewards summed, stopped by the end of the
+    episode), subtract K‖u‖₂ of the rescaled action on every frame. The clock truncates; a final discount of 0
+    terminates.
     """
 
     task = None
@@ -49,7 +55,9 @@ class DMCEnvs(AbstractEnvs):
         endless: bool = False,
         render: bool = False,
     ):
-        """`name` is `dmc:domain-task`, `env_kwargs` go to the suite's task; `episode_length` in decisions.
+        """`name` is `dmc:domain-task` or `dmc-vision:domain-task`; `env_kwargs` go to the suite's task.
+
+        `size`, in pixels, is for vision alone; `episode_length` is in decisions.
 
         Without `endless` no episode is longer than the suite's 1000 frames.
         """
@@ -60,16 +68,22 @@ class DMCEnvs(AbstractEnvs):
         if episode_length is not None:
             limit = min(limit, check_count(episode_length, "episode_length") * repeat)
         self._frame_limit, self._render = limit, render
-        self.envs = [_make(name, dict(env_kwargs or {})) for _ in self.seeds]
+        kwargs = dict(env_kwargs or {})
+        self._camera = None
+        if name.startswith(VISION):
+            self._camera = Camera(name, **{key: kwargs.pop(key) for key in ("size",) if key in kwargs})
+        self.envs = [_make(name, kwargs) for _ in self.seeds]
         first = self.envs[0]
         bounds = first.action_spec()
         self._low = np.broadcast_to(np.asarray(bounds.minimum, np.float64), bounds.shape)
         self._high = np.broadcast_to(np.asarray(bounds.maximum, np.float64), bounds.shape)
         if np.any(self._high - self._low > UNBOUNDED):
             raise SombrlError(f"{name}: its actions have no bounds, and sombrl plans in [-1, 1]; choose another task.")
-        obs_dim = sum(int(np.prod(part.shape)) for part in first.observation_spec().values())
+        layout = None if self._camera is None else self._camera.layout
+        numbers = sum(int(np.prod(part.shape)) for part in first.observation_spec().values())
+        obs_dim = numbers if layout is None else layout.length
         length = -(-limit // repeat)  # a last decision may have fewer frames
-        self.spec = EnvSpec(name, obs_dim, int(np.prod(bounds.shape)), length, repeat)
+        self.spec = EnvSpec(name, obs_dim, int(np.prod(bounds.shape)), length, repeat, layout=layout)
         self._substeps = round(first.control_timestep() / first.physics.timestep())
         self._rows = Rows(self.spec, self.seeds)
         self._frames = np.zeros(len(self.seeds), np.int64)
@@ -85,8 +99,8 @@ class DMCEnvs(AbstractEnvs):
         self._rows.begin(row, episode)
         self._frames[row] = 0
         env.task.random.seed(np.random.SeedSequence([self.seeds[row], episode]).generate_state(4))
-        obs = self._ask(row, "reset", env.reset).observation
-        self._rows.see(row, _flatten(obs))
+        start = self._ask(row, "reset", env.reset)
+        self._rows.see(row, self._look(env, lambda: start.observation))
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         """Execute `actions` in [-1, 1] on the rows that are active."""
@@ -121,7 +135,10 @@ class DMCEnvs(AbstractEnvs):
             truncated = not terminated and (discount is not None or bool(self._frames[row] >= self._frame_limit))
             if terminated or truncated:
                 break
-        return total, terminated, truncated, _flatten(task.get_observation(physics))
+        return total, terminated, truncated, self._look(env, lambda: task.get_observation(physics))
+
+    def _look(self, env: Any, observe: Callable[[], Mapping[str, Any]]) -> np.ndarray:
+        return _flatten(observe()) if self._camera is None else self._camera.picture(env.physics)
 
     def _to_physical(self, action: np.ndarray) -> np.ndarray:
         unit = 0.5 * (np.clip(action.astype(np.float64), -1, 1) + 1)
@@ -198,26 +215,31 @@ class DMCEnvs(AbstractEnvs):
     def _ask(self, row: int, what: str, call: Callable[[], Any]) -> Any:
         try:
             return call()
+        except SombrlError:
+            raise
         except Exception as error:
             place = self._rows.place(row)
             raise RunFault(f"{self.spec.name} ({place}): {what} failed with {_first_line(error)}") from error
 
 
 def check_name(name: str) -> None:
-    """Refuse a `dmc:` name that the suite does not know, or that needs what is not installed."""
+    """Refuse a name that the suite does not know, or that needs what is not installed."""
     tasks = _suite(name).ALL_TASKS
     if _split(name) not in tasks:
-        raise nearest(name, [f"{PREFIX}{domain}-{task}" for domain, task in tasks], "environment")
+        prefix = VISION if name.startswith(VISION) else PREFIX
+        raise nearest(name, [f"{prefix}{domain}-{task}" for domain, task in tasks], "environment")
 
 
 def list_tasks() -> list[tuple[str, str]]:
-    """Rows for `sombrl list envs`: the pattern, and the tasks of each domain where dm_control is installed."""
+    """Rows for `sombrl list envs`: the patterns, and the tasks of each domain where dm_control is installed."""
     about = "DeepMind Control Suite; flattened observations, 1000 frames; the reward is learned"
+    seen = "the same tasks as 64×64 pictures, for dreamer; option size=64; draws with EGL or OSMesa"
+    patterns = [(f"{PREFIX}<domain>-<task>", about), (f"{VISION}<domain>-<task>", seen)]
     if importlib.util.find_spec("dm_control") is None:
-        return [(f"{PREFIX}<domain>-<task>", f"{about}; pip install 'sombrl[dmc]'")]
+        return [(pattern, f"{text}; pip install 'sombrl[dmc]'") for pattern, text in patterns]
     domains = _suite(PREFIX).TASKS_BY_DOMAIN.items()
     rows = [(f"{PREFIX}{domain}-<task>", ", ".join(tasks)) for domain, tasks in domains if domain != "lqr"]
-    return [(f"{PREFIX}<domain>-<task>", about), *rows]
+    return [*patterns, *rows]
 
 
 def _make(name: str, kwargs: dict[str, Any]) -> Any:
@@ -228,6 +250,7 @@ def _make(name: str, kwargs: dict[str, Any]) -> Any:
     options -= {"time_limit", "random", "environment_kwargs"}  # episode_length, seeds and action_repeat say these
     unknown = [key for key in kwargs if key not in options]
     if unknown:
+        options |= {"size"} if name.startswith(VISION) else set()
         known = f"it has {', '.join(sorted(options))}" if options else "it has none"
         raise SombrlError(f"{name} has no option {unknown[0]!r}; {known}.")
     log = logging.getLogger("absl")
@@ -242,7 +265,7 @@ def _make(name: str, kwargs: dict[str, Any]) -> Any:
 
 
 def _split(name: str) -> tuple[str, str]:
-    domain, _, task = name.removeprefix(PREFIX).partition("-")
+    domain, _, task = name.removeprefix(VISION).removeprefix(PREFIX).partition("-")
     return domain, task
 
 
@@ -250,10 +273,15 @@ def _suite(name: str) -> Any:
     """`dm_control.suite`, or the sentence that says how to get it."""
     if importlib.util.find_spec("dm_control") is None:
         raise SombrlError(f"\"{name}\" needs dm_control, which is not installed; pip install 'sombrl[dmc]'.")
-    _choose_opengl()
+    if name.startswith(VISION):
+        require_opengl(name)
+    else:
+        _choose_opengl()
     try:
         return importlib.import_module("dm_control.suite")
     except Exception as error:  # a MUJOCO_GL that this machine cannot do, or a mujoco of another version
+        if name.startswith(VISION):
+            raise cannot_draw(name, _first_line(error)) from error
         raise SombrlError(f'"{name}": dm_control cannot be imported ({_first_line(error)}).') from error
 
 

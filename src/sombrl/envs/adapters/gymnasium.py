@@ -6,10 +6,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Box, Discrete
 
-from sombrl.envs.adapters.boxes import check_spaces, to_physical, to_reward, to_vector
+from sombrl.envs.adapters.boxes import check_spaces, count_actions, to_physical, to_reward, to_row
 from sombrl.envs.adapters.making import EnvSource, frame_limit, known_world, make_many
-from sombrl.envs.guards import check_cost, check_count, check_seeds, refuse_end
+from sombrl.envs.guards import check_cost, check_count, check_seeds, refuse_cost, refuse_end
 from sombrl.envs.interface import AbstractEnvs, EnvSpec, Step
 from sombrl.envs.rows import Rows
 from sombrl.errors import RunFault, SombrlError
@@ -19,7 +20,8 @@ class GymnasiumEnvs(AbstractEnvs):
     """One Gymnasium environment per seed, from an id, a function, or (for one seed) a ready environment.
 
     From the outside in: clip, rescale from [-1, 1] to the bounds, repeat (rewards summed, stopped by the end
-    of the episode), subtract K‖u‖₂ of the rescaled action on every executed frame.
+    of the episode), subtract K‖u‖₂ of the rescaled action on every executed frame. Of discrete actions the largest is
+    taken, and repeated.
     """
 
     def __init__(
@@ -45,8 +47,9 @@ class GymnasiumEnvs(AbstractEnvs):
         self.envs = make_many(source, len(self.seeds), kwargs, render)
         first = self.envs[0]
         name = first.spec.id if first.spec is not None else type(first.unwrapped).__name__
-        self._obs_box, self._action_box = check_spaces(first, name)
-        if any(e.observation_space != self._obs_box or e.action_space != self._action_box for e in self.envs):
+        self._layout, self._action_space = check_spaces(first, name)
+        self._obs_space = first.observation_space
+        if any(e.observation_space != self._obs_space or e.action_space != self._action_space for e in self.envs):
             raise SombrlError(f"{name}: the environments of different seeds have different spaces.")
         limits = [limit for limit in [frame_limit(first)] if limit]
         if endless and limits:
@@ -60,19 +63,31 @@ class GymnasiumEnvs(AbstractEnvs):
             raise SombrlError(f"{name} has no time limit of its own; give episode_length (in decisions).")
         self._frame_limit = min(limits)
         length = -(-self._frame_limit // repeat)  # a last decision may have fewer frames
-        obs_dim, action_dim = int(np.prod(self._obs_box.shape)), int(np.prod(self._action_box.shape))
+        discrete = isinstance(self._action_space, Discrete)
+        if discrete and self._cost > 0:
+            raise refuse_cost(name)
         world = known_world(first)
         if endless and world is not None and world.can_end():
             raise refuse_end(name)
         optimal = None if world is None else world.optimal_average()
         optimal = None if optimal is None else repeat * optimal
-        self.spec = EnvSpec(name, obs_dim, action_dim, length, repeat, optimal)
+        is_vector = isinstance(self._obs_space, Box) and self._layout.dtype == np.float32
+        self.spec = EnvSpec(
+            name,
+            self._layout.length,
+            count_actions(self._action_space),
+            length,
+            repeat,
+            optimal,
+            layout=None if is_vector else self._layout,
+            discrete=discrete,
+        )
         self.task = None if world is None else world.task(repeat)
         self.downstream = {} if world is None else world.downstream(repeat)
-        if self.task is not None and self._cost > 0:
+        if self.task is not None and self._cost > 0 and isinstance(self._action_space, Box):
             from sombrl.envs.action_cost import ActionCost  # loads JAX, which worker processes do without
 
-            low, high = (tuple(map(float, b.reshape(-1))) for b in (self._action_box.low, self._action_box.high))
+            low, high = (tuple(map(float, b.reshape(-1))) for b in (self._action_space.low, self._action_space.high))
             self.task = ActionCost(self.task, self._cost, low, high, repeat)
         self._rows = Rows(self.spec, self.seeds)
         self._frames = np.zeros(len(self.seeds), np.int64)
@@ -92,7 +107,7 @@ class GymnasiumEnvs(AbstractEnvs):
         answer = self._ask(row, "reset", functools.partial(self.envs[row].reset, seed=start))
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise SombrlError(f"{self.spec.name}: reset must return (observation, info), as Gymnasium asks.")
-        self._rows.see(row, to_vector(answer[0], self._obs_box, self.spec.name))
+        self._rows.see(row, self._read(answer[0]))
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         """Execute `actions` in [-1, 1] on the rows that are active."""
@@ -107,17 +122,17 @@ class GymnasiumEnvs(AbstractEnvs):
         """One decision of one row, checked and counted."""
         at = self._rows
         at.require_finite(row, action, "action")
-        reward, terminated, truncated = self._decide(row, action)
-        at.require_finite(row, at.obs[row], "observation")
+        reward, terminated, truncated, obs = self._decide(row, action)
+        at.see(row, obs)
         at.require_finite(row, reward, "reward")
         at.decisions[row] += 1
         at.over[row] = terminated or truncated
         self._history[row].append(action.copy())
         return reward, terminated, truncated
 
-    def _decide(self, row: int, action: np.ndarray) -> tuple[float, bool, bool]:
+    def _decide(self, row: int, action: np.ndarray) -> tuple[float, bool, bool, np.ndarray]:
         """All frames of one decision of one seed."""
-        u = to_physical(action, self._action_box)
+        u = to_physical(action, self._action_space)
         price = self._cost * float(np.linalg.norm(u.astype(np.float64).reshape(-1)))
         total, terminated, truncated = 0.0, False, False
         for _ in range(self.spec.action_repeat):
@@ -133,13 +148,15 @@ class GymnasiumEnvs(AbstractEnvs):
             truncated = bool(truncated) or self._frames[row] >= self._frame_limit
             if terminated or truncated:
                 break
-        self._rows.obs[row] = to_vector(obs, self._obs_box, self.spec.name)
         # Apart: a goal reached on the last frame is an end of the task, not of the clock.
-        return total, bool(terminated), bool(truncated and not terminated)
+        return total, bool(terminated), bool(truncated and not terminated), self._read(obs)
+
+    def _read(self, obs: Any) -> np.ndarray:
+        return to_row(obs, self._obs_space, self._layout, self.spec.name)
 
     def physical(self, actions: np.ndarray) -> np.ndarray:
-        """`actions` in [-1, 1] scaled to the bounds of the action space, in its shape."""
-        return np.stack([to_physical(action, self._action_box) for action in actions])
+        """`actions` in [-1, 1] scaled to the bounds of the action space, in its shape; or the chosen integers."""
+        return np.stack([to_physical(action, self._action_space) for action in actions])
 
     def get_state(self) -> dict[str, np.ndarray]:
         """The episodes and what was done in them: a simulator cannot be saved, but it can be replayed.
@@ -164,7 +181,7 @@ class GymnasiumEnvs(AbstractEnvs):
             self._begin(row, episode)
             for action in state["actions"][row, : int(state["decisions"][row])].astype(np.float32):
                 self._advance(row, action)
-        if self._rows.obs.tobytes() != state["obs"].astype(np.float32).tobytes():
+        if self._rows.obs.tobytes() != state["obs"].astype(self.spec.obs_dtype).tobytes():
             raise SombrlError(
                 f"{self.spec.name} did not replay to the saved observations, so this run cannot be resumed "
                 "mid-episode; its randomness must come from reset(seed=...) alone, its version the same."

@@ -2,12 +2,15 @@
 
 Actions and observations travel in shared memory without a name, so that nothing is left behind however a process
 ends; one message over a socket pair wakes a worker, one answers. A worker that dies closes its end, so nobody
-waits for it; a parent that dies closes the others', and they end too.
+waits for it; a parent that dies closes the others', and they end too. A dead worker is a fault of the run, or with
+`restart` another takes its place.
 """
 
+import contextlib
 import functools
 import itertools
 import json
+import logging
 import os
 import pickle
 import socket
@@ -67,9 +70,14 @@ class ProcessEnvs(AbstractEnvs):
         *,
         workers: int,
         environ: Mapping[str, str] | None = None,
+        restart: bool = False,
         **options: Any,
     ):
-        """`environ` are environment variables for the workers alone."""
+        """`environ` are environment variables for the workers alone.
+
+        With `restart` the death of a worker costs the episodes of its rows, and no more: their next decision (the lost
+        one, if they were in the middle of it) comes back truncated, with the last observation and reward 0.
+        """
         self.seeds = check_seeds(seeds)
         count = min(check_count(workers, "workers"), len(self.seeds))
         if os.name != "posix":
@@ -85,9 +93,11 @@ class ProcessEnvs(AbstractEnvs):
             _pickle_order(functools.partial(make, source, self.seeds[first:last], **options), self.spec.name)
             for first, last in self._spans
         ]
-        self._environ = dict(environ or {})
+        self._environ, self._restart = dict(environ or {}), restart
         self._rows = Rows(self.spec, self.seeds)
+        self._lost = np.zeros(len(self.seeds), bool)  # episodes that went with their worker, not yet reported
         self._workers: list[_Worker] = []
+        self._memory = _Memory()
         self._closed = False
 
     def start(self) -> None:
@@ -96,14 +106,22 @@ class ProcessEnvs(AbstractEnvs):
             raise SombrlError(f"{self.spec.name} was closed; make it again.")
         if self._workers:
             return
-        shape = (len(self.seeds), self.spec.obs_dim, self.spec.action_dim)
-        with _anonymous_memory(Board.size(*shape)) as fd:
-            self._board = Board(fd, *shape)
-            for (first, last), order in zip(self._spans, self._orders, strict=True):
-                worker = _Worker(fd, self.spec.name, self.seeds[first:last], self._environ)
-                self._workers.append(worker)
-                worker.ask(CALL, pickle.dumps((first, last, shape, order)))
-        self._end = weakref.finalize(self, _end_all, self._workers)
+        spec = self.spec
+        self._shape = (len(self.seeds), spec.obs_dim, spec.action_dim, spec.obs_dtype.name)
+        self._memory.open(Board.size(*self._shape))
+        self._end = weakref.finalize(self, _end_all, self._workers, self._memory)
+        self._board = Board(self._memory.fd, *self._shape)
+        for i in range(len(self._spans)):
+            self._workers.append(self._employ(i))
+        if not self._restart:
+            self._memory.close()  # the mappings stay
+
+    def _employ(self, i: int) -> "_Worker":
+        """A new process for the rows of worker `i`, which makes its environments next."""
+        first, last = self._spans[i]
+        worker = _Worker(self._memory.fd, self.spec.name, self.seeds[first:last], self._environ)
+        worker.ask(CALL, pickle.dumps((first, last, self._shape, self._orders[i])))
+        return worker
 
     def reset_rows(self, rows: np.ndarray, episodes: np.ndarray) -> np.ndarray:
         """Start the given episode on the given rows; where all of them are, [seeds, obs]."""
@@ -117,7 +135,9 @@ class ProcessEnvs(AbstractEnvs):
         for row, episode in pairs:
             self._rows.begin(row, episode)
         for i, obs in self._call("reset_rows", calls).items():
-            self._rows.obs[slice(*self._spans[i])] = obs
+            span = slice(*self._spans[i])
+            self._rows.obs[span][rows[span]] = obs[rows[span]]
+        self._lost[rows] = False
         return self._rows.obs.copy()
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
@@ -126,14 +146,20 @@ class ProcessEnvs(AbstractEnvs):
         actions, active = at.check_step(actions, active)
         board = self._board
         self._settle()
-        board.actions[:], board.active[:] = actions, active
-        asked = [w for w, (a, b) in zip(self._workers, self._spans, strict=True) if active[a:b].any()]
-        for worker in asked:
-            worker.ask(STEP)
+        self._replace_dead()
+        board.actions[:], board.active[:] = actions, active & ~self._lost
+        asked = [i for i, span in enumerate(self._spans) if board.active[slice(*span)].any()]
+        for i in asked:
+            self._ask(i, STEP)
         self._settle()
-        at.obs[active] = board.obs[active]
-        reward = np.where(active, board.reward, 0.0)
-        terminated, truncated = active & board.terminated, active & board.truncated
+        for i in asked:
+            self._workers[i].stepped |= self._workers[i].ended is None
+        self._replace_dead()
+        lost, alive = active & self._lost, active & ~self._lost
+        at.obs[alive] = board.obs[alive]
+        reward = np.where(alive, board.reward, 0.0)
+        terminated, truncated = alive & board.terminated, (alive & board.truncated) | lost
+        self._lost[lost] = False
         at.decisions[active] += 1
         at.over |= terminated | truncated
         return Step(at.obs.copy(), reward, terminated, truncated)
@@ -143,7 +169,7 @@ class ProcessEnvs(AbstractEnvs):
         return self._sample.physical(actions)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """What the adapter saves, of all rows."""
+        """What the adapter saves, of all rows. A lost row is saved at the start of its episode."""
         states = list(self._call("get_state", {i: () for i in range(len(self._spans))}).values())
         return {key: _join([state[key] for state in states]) for key in states[0]}
 
@@ -153,6 +179,7 @@ class ProcessEnvs(AbstractEnvs):
         spans = enumerate(self._spans)
         self._call("set_state", {i: ({k: v[first:last] for k, v in state.items()},) for i, (first, last) in spans})
         self._rows.set_state(state)
+        self._lost[:] = False
 
     def render(self, row: int) -> np.ndarray:
         """The adapter's picture."""
@@ -170,10 +197,20 @@ class ProcessEnvs(AbstractEnvs):
         """The results of a method of the workers' adapters, with arguments for each worker."""
         self.start()
         self._settle()
+        self._replace_dead()
         for i, arguments in calls.items():
-            self._workers[i].ask(CALL, pickle.dumps((method, arguments)))
+            self._ask(i, CALL, pickle.dumps((method, arguments)))
         answers = self._settle()
+        for i in self._replace_dead():
+            if i in calls:
+                self._workers[i].ask(CALL, pickle.dumps((method, calls[i])))
+                answers[i] = self._workers[i].answer()
         return {i: pickle.loads(answers[i]) for i in calls}
+
+    def _ask(self, i: int, kind: bytes, payload: bytes = b"") -> None:
+        """A worker that turns out to be dead is left to `_replace_dead`, where there is one."""
+        with contextlib.suppress(*([_Ended] if self._restart else [])):
+            self._workers[i].ask(kind, payload)
 
     def _settle(self) -> dict[int, bytes]:
         """Every answer still owed (also one whose wait was interrupted); the first failure is raised after all."""
@@ -183,10 +220,35 @@ class ProcessEnvs(AbstractEnvs):
                 while worker.owes:
                     answers[i] = worker.answer()
             except (SombrlError, RunFault) as error:
-                failures.append(error)
+                if not (self._restart and isinstance(error, _Ended)):
+                    failures.append(error)
         if failures:
             raise failures[0]
         return answers
+
+    def _replace_dead(self) -> list[int]:
+        """With `restart`: new workers for the dead ones, their rows at the start of their episodes; which ones."""
+        dead = [i for i, worker in enumerate(self._workers) if worker.ended] if self._restart else []
+        for i in dead:
+            worker, at, (first, last) = self._workers[i], self._rows, self._spans[i]
+            assert worker.ended is not None
+            if worker.replaces and not worker.stepped:
+                raise worker.ended  # a second time in a row
+            logging.getLogger("sombrl").warning("%s Another takes its place; its episodes are cut short.", worker.ended)
+            self._workers[i] = self._employ(i)
+            self._workers[i].replaces = True
+            started = at.episodes[first:last] >= 0
+            self._lost[first:last] |= started & ~at.over[first:last]
+            self._workers[i].answer()
+            if started.any():
+                episodes = at.episodes[first:last]
+                self._workers[i].ask(CALL, pickle.dumps(("reset_rows", (started, episodes))))
+                self._workers[i].answer()
+        return dead
+
+
+class _Ended(RunFault):
+    """A worker process is no more."""
 
 
 class _Worker:
@@ -195,6 +257,8 @@ class _Worker:
     def __init__(self, board_fd: int, name: str, seeds: Sequence[int], environ: Mapping[str, str]):
         ours, theirs = socket.socketpair()
         self.link, self.name, self.seeds, self.owes = Link(ours), name, list(seeds), 0
+        self.ended: _Ended | None = None
+        self.replaces = self.stepped = False  # another's place; at least one decision
         folder = str(Path(__file__).parents[2])
         argument = json.dumps([theirs.fileno(), board_fd, sys.path, folder])
         self.process = subprocess.Popen(
@@ -230,12 +294,13 @@ class _Worker:
             error.add_note(trace)
         raise error
 
-    def _gone(self) -> RunFault:
+    def _gone(self) -> "_Ended":
         self.owes = 0
         self.end()
         code = self.process.returncode
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-        return RunFault(f"{self.name}: the worker process of {self._who()} ended ({how}).")
+        self.ended = _Ended(f"{self.name}: the worker process of {self._who()} ended ({how}).")
+        return self.ended
 
     def _who(self) -> str:
         return f"seed{'s' * (len(self.seeds) > 1)} {', '.join(map(str, self.seeds))}"
@@ -254,30 +319,33 @@ class _Worker:
             self.process.wait()
 
 
-def _end_all(workers: list[_Worker]) -> None:
+def _end_all(workers: list[_Worker], memory: "_Memory") -> None:
+    memory.close()
     for worker in workers:
         worker.hang_up()
     for worker in workers:
         worker.end()
 
 
-class _anonymous_memory:
+class _Memory:
     """A file descriptor of memory that has no name and ends with its last user."""
 
-    def __init__(self, size: int):
-        self._size = size
+    fd = -1
 
-    def __enter__(self) -> int:
+    def open(self, size: int) -> None:
+        """Have that many bytes."""
         if hasattr(os, "memfd_create"):
-            self._fd = os.memfd_create("sombrl")
+            self.fd = os.memfd_create("sombrl")
         else:
             with tempfile.TemporaryFile() as file:
-                self._fd = os.dup(file.fileno())
-        os.ftruncate(self._fd, self._size)
-        return self._fd
+                self.fd = os.dup(file.fileno())
+        os.ftruncate(self.fd, size)
 
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)  # the mapping stays
+    def close(self) -> None:
+        """Let the descriptor go; mappings of it stay."""
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
 
 
 def _join(parts: list[np.ndarray]) -> np.ndarray:

@@ -72,8 +72,8 @@ class Link:
 class Board:
     """The arrays that parent and children share, views of one anonymous piece of memory."""
 
-    def __init__(self, fd: int, seeds: int, obs_dim: int, action_dim: int):
-        self.memory = mmap.mmap(fd, self.size(seeds, obs_dim, action_dim))
+    def __init__(self, fd: int, seeds: int, obs_dim: int, action_dim: int, obs_dtype: str):
+        self.memory = mmap.mmap(fd, self.size(seeds, obs_dim, action_dim, obs_dtype))
         offset = 0
 
         def view(dtype: Any, *shape: int) -> np.ndarray:
@@ -82,14 +82,15 @@ class Board:
             offset += array.nbytes
             return array
 
-        self.reward = view(np.float64, seeds)
-        self.obs, self.actions = view(np.float32, seeds, obs_dim), view(np.float32, seeds, action_dim)
+        # The widest numbers first, so that each lies where its type wants to.
+        self.reward, self.actions = view(np.float64, seeds), view(np.float32, seeds, action_dim)
+        self.obs = view(obs_dtype, seeds, obs_dim)
         self.active, self.terminated, self.truncated = (view(np.bool_, seeds) for _ in range(3))
 
     @staticmethod
-    def size(seeds: int, obs_dim: int, action_dim: int) -> int:
+    def size(seeds: int, obs_dim: int, action_dim: int, obs_dtype: str) -> int:
         """Bytes in all."""
-        return seeds * (8 + 4 * (obs_dim + action_dim) + 3)
+        return seeds * (8 + 4 * action_dim + np.dtype(obs_dtype).itemsize * obs_dim + 3)
 
 
 def serve(link_fd: int, board_fd: int) -> None:

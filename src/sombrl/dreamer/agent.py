@@ -1,0 +1,310 @@
+"""Dreamer behind the verbs of every agent: learn, predict, evaluate, save, load."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sombrl import checkpoint
+from sombrl.agent import EVALUATION_EPISODES, Agent
+from sombrl.algorithms.dreamer import Dreamer, DreamerConfig
+from sombrl.config import RunConfig
+from sombrl.dreamer.loop import (
+    DreamerLoop,
+    DreamerLoopState,
+    DreamerPrograms,
+    DreamerReport,
+    executed,
+)
+from sombrl.dreamer.replay import GIB, check_memory
+from sombrl.dynamics.rssm import Latent
+from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.registry import make_envs
+from sombrl.online import cut, join, lots_of
+from sombrl.program_cache import keep_programs
+from sombrl.records import AbstractTask, SombrlError
+from sombrl.runs import RunFolder
+
+SEED_STRIDE = 1000  # environment e of seed s has the seed s + SEED_STRIDE e
+
+
+@dataclasses.dataclass(frozen=True)
+class Remembered:
+    """What `predict` carries from one call to the next."""
+
+    latent: Latent
+    action: np.ndarray
+    decision: int
+
+
+class DreamerAgent(Agent):
+    """Dreamer on an environment, for one or several seeds."""
+
+    def __init__(self, algorithm: str, config: DreamerConfig, run_config: RunConfig, env: Any = None):
+        keep_programs()
+        if run_config.setting not in ("finite-horizon", "unsupervised"):
+            raise SombrlError(
+                f"dreamer learns from episodes with a discount of its own: leave out --setting {run_config.setting}."
+            )
+        if run_config.setting == "unsupervised" and config.explore.explore != "unsupervised":
+            raise SombrlError("--setting unsupervised has no task to be optimistic about: add --explore unsupervised.")
+        self.algorithm, self.run_config = algorithm, run_config
+        self._env = env
+        self.seeds = run_config.seed_list
+        self.config = config
+        self.envs = self.make_envs()
+        spec = self.envs.spec
+        self.setting = run_config.make_setting(spec.episode_length)
+        self.layout = self.envs.spec.obs_layout
+        self.dreamer = Dreamer(config, self.layout.parts, spec.action_dim, spec.discrete)
+        self._sampler = DreamerPrograms.of(self.dreamer)
+        self._chooser = DreamerPrograms.of(self.dreamer, sample=False)
+        self.loop = DreamerLoop(self.dreamer, self._sampler, self.envs, self.seeds)
+        check_memory(len(self.seeds) * self.loop.replays[0].nbytes_full)
+        self.loop.starts_at  # noqa: B018  (refuses a capacity that never suffices)
+        self._env_state: dict[str, np.ndarray] | None = None
+        self.iteration = 0
+        self.notes: list[str] = []
+        self._learned: DreamerLoopState | None = None
+        self._shown: np.ndarray | None = None
+
+    # ------------------------------------------------------------------------------------------ learn
+
+    @property
+    def opening(self) -> list[str]:
+        """What to know before it starts: how large it is, when it learns, and the memory it will take."""
+        config, replay = self.dreamer.config, self.loop.replays[0]
+        networks = jax.eval_shape(lambda: self.dreamer.init(key=jax.random.key(0))).networks
+        number = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(networks) if hasattr(leaf, "shape"))
+        full = len(self.seeds) * replay.nbytes_full / GIB
+        starts, planned = self.loop.starts_at, self._planned_decisions
+        never = f", which this run of {planned} decisions does not reach" if starts > planned else ""
+        return [
+            f"size {config.size}, {number / 1e6:.1f} million parameters per seed; replay ratio {config.ratio:g}, "
+            f"{config.envs} environments per seed",
+            f"learning starts after {starts} records per seed{never}; a full replay takes {full:.1f} GiB",
+        ]
+
+    @property
+    def online(self) -> bool:
+        """It learns while an episode goes on."""
+        return True
+
+    def iterations(  # type: ignore[override]
+        self, until: int, on_decision: Callable[[int, int], None] = lambda decision, length: None
+    ) -> Iterator[DreamerReport]:
+        """Train up to iteration `until`, a report at a time; the agent is at the end of that iteration."""
+        if self._env_state is not None:
+            self.envs.set_state(self._env_state)
+        for report in self.loop.iterations(self.state, self.iteration, until, self.ticks, on_decision):
+            self._learned, self.iteration = report.state, report.iteration + 1
+            self._env_state = self.envs.get_state()
+            yield report
+
+    @property
+    def ticks(self) -> int:
+        """Records of every environment in an iteration."""
+        return max(1, self.run_config.report_every // self.config.envs)
+
+    @property
+    def window(self) -> int:
+        """Decisions of a seed in an iteration, at most: those that begin episodes are none."""
+        return self.ticks * self.config.envs
+
+    @property
+    def planned_iterations(self) -> int:
+        """How many iterations the run is to have."""
+        return math.ceil(self._planned_decisions / self.window)
+
+    def rows(self, report: DreamerReport) -> list[dict[str, Any]]:  # type: ignore[override]
+        """One metrics row per seed. Everything but the `time/` fields is reproducible."""
+        streams, repeat = report.state.streams, self.envs.spec.action_repeat
+        decisions = streams.decisions.reshape(len(self.seeds), -1).sum(axis=1)
+        earned = streams.total_reward.reshape(len(self.seeds), -1).sum(axis=1)
+        seconds = sum(report.seconds.values())
+        return [
+            {
+                "iteration": report.iteration,
+                "seed": seed,
+                "decisions": int(decisions[i]),
+                "env_frames": int(decisions[i]) * repeat,
+                "rollout/ep_rew_mean": float(report.returns[i]),
+                "rollout/ep_len_mean": float(report.lengths[i]),
+                "rollout/average_reward": float(earned[i] / max(decisions[i], 1)),
+                **{name: float(values[i]) for name, values in report.metrics.items()},
+                "time/fps": float(report.decisions.sum() / seconds),
+                **{f"time/{stage}_s": value for stage, value in report.seconds.items()},
+            }
+            for i, seed in enumerate(self.seeds)
+        ]
+
+    def reward_warning(self, report: DreamerReport) -> str | None:  # type: ignore[override]
+        """Two-hot targets bear any scale, so there is nothing to warn of."""
+        return None
+
+    def summary(self, report: DreamerReport) -> dict[str, Any]:  # type: ignore[override]
+        """What the progress line shows. Where no episode ended since the last one, the return before that stays."""
+        self._shown = np.where(np.isnan(report.returns), np.nan if self._shown is None else self._shown, report.returns)
+        names = {
+            "bonus_weight": "explore/bonus_weight",
+            "mean_std": "explore/mean_std",
+            "bonus_share": "explore/bonus_share",
+            "model_loss": "model/loss",
+        }
+        return {
+            "iteration": report.iteration,
+            "return": self._shown.tolist(),
+            **{name: report.metrics[metric] for name, metric in names.items() if metric in report.metrics},
+            "decisions_per_s": report.decisions.sum() / sum(report.seconds.values()),
+        }
+
+    # -------------------------------------------------------------------------------------------- act
+
+    def predict(  # type: ignore[override]
+        self,
+        observation: Any,
+        state: Remembered | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = True,
+    ) -> tuple[np.ndarray, Remembered]:
+        """The action (in the environment's own units) of the first seed's agent, as in Stable-Baselines3.
+
+        `observation`: one, or a batch of them: flat rows, or a dict of parts. Dreamer remembers what it saw: hand
+        `state` back with the next call, and say where episodes start. `deterministic` takes the likeliest action.
+        """
+        flat = self.layout.flatten(observation) if isinstance(observation, dict) else np.asarray(observation)
+        single = flat.ndim == 1
+        obs = flat[None] if single else flat.reshape(flat.shape[0], -1)
+        if obs.shape[1] != self.layout.length:
+            raise SombrlError(f"an observation has {self.layout.length} numbers, not {obs.shape[1]}.")
+        rows = len(obs)
+        if state is None or len(state.action) != rows:
+            state, first = self._fresh(rows), np.ones(rows, bool)
+        else:
+            first = np.zeros(rows, bool) if episode_start is None else np.asarray(episode_start, bool)
+        programs = self._chooser if deterministic else self._sampler
+        one = jax.tree.map(lambda leaf: leaf[:1], self.state.learned.networks)
+        action, state = self._choose(programs, one, self.seeds[:1], state, obs.astype(self.layout.dtype), first)
+        scaled = self.envs.physical(executed(action, self.envs.spec.discrete))
+        return (scaled[0] if single else scaled), state
+
+    def evaluate(
+        self,
+        episodes: int,
+        *,
+        explore: bool = False,
+        task: str | AbstractTask | None = None,
+        on_step: Callable[[AbstractEnvs, int], None] | None = None,
+    ) -> np.ndarray:
+        """Returns of whole episodes, [episodes, seeds], on fresh environments and starts never trained on.
+
+        The likeliest actions, or sampled ones, as in training, when `explore`.
+        """
+        if episodes < 1:
+            raise SombrlError(f"evaluate needs at least 1 episode, not {episodes}.")
+        if task is not None:
+            raise SombrlError("dreamer's policy is for the task it was trained on: leave out the task.")
+        programs = self._sampler if explore else self._chooser
+        envs = self._make(self.seeds, render=on_step is not None, workers=0)
+        networks, found = self.state.learned.networks, []
+        try:
+            for episode in range(EVALUATION_EPISODES, EVALUATION_EPISODES + episodes):
+                state, total = self._fresh(len(self.seeds)), np.zeros(len(self.seeds))
+                obs, first, active = envs.reset(episode), np.ones(len(self.seeds), bool), np.ones(len(self.seeds), bool)
+                while active.any():
+                    action, state = self._choose(programs, networks, self.seeds, state, obs, first)
+                    step = envs.step(executed(action, envs.spec.discrete), active)
+                    total += np.where(active, step.reward, 0.0)
+                    active &= ~(step.terminated | step.truncated)
+                    obs, first = step.obs, np.zeros_like(first)
+                    if on_step:
+                        on_step(envs, state.decision - 1)
+                found.append(total)
+        finally:
+            if self._env is None:
+                envs.close()
+        return np.stack(found)
+
+    def _fresh(self, rows: int) -> Remembered:
+        latent = self.dreamer.initial_latent()
+        latent = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent)
+        return Remembered(latent, np.zeros((rows, self.envs.spec.action_dim), np.float32), 0)
+
+    def _choose(
+        self,
+        programs: DreamerPrograms,
+        networks: Any,
+        seeds: list[int],
+        state: Remembered,
+        obs: np.ndarray,
+        first: np.ndarray,
+    ) -> tuple[np.ndarray, Remembered]:
+        """Actions of `len(obs)` rows, the same number for every seed."""
+        shape = (len(seeds), len(obs) // len(seeds))
+        given = (state.latent, state.action, self.layout.split(obs), first)
+        given = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(*shape, *leaf.shape[1:]), given)
+        now = jnp.asarray(EVALUATION_EPISODES + state.decision, jnp.int32)
+        action, latent, _, _ = join(
+            [
+                programs.act(cut(networks, lot), jnp.asarray(seeds, jnp.uint32)[lot], now, *cut(given, lot))
+                for lot in lots_of(len(seeds))
+            ]
+        )
+        flat = jax.tree.map(lambda leaf: leaf.reshape(len(obs), *leaf.shape[2:]), latent)
+        chosen = np.asarray(action).reshape(len(obs), -1)
+        return chosen, Remembered(flat, chosen, state.decision + 1)
+
+    # ------------------------------------------------------------------------------------ save and load
+
+    @property
+    def state(self) -> DreamerLoopState:  # type: ignore[override]
+        """All that was learned, but for the replay."""
+        if self._learned is None:
+            self._learned = self.loop.initial()
+        return self._learned
+
+    def save_checkpoint(self, folder: RunFolder) -> None:
+        """Commit the state after the last finished iteration, the replay and the simulators in it."""
+        free = self.loop.replay_state()
+        free |= {f"envs/{name}": value for name, value in (self._env_state or {}).items()}
+        checkpoint.save(folder.checkpoints, self.iteration, self.state, {"iteration": self.iteration}, free=free)
+
+    def restore(self, folder: RunFolder) -> "DreamerAgent":
+        """Take over the newest whole checkpoint of a run; what was damaged is told in `notes`."""
+        self._learned, meta, self.notes = checkpoint.load_latest(folder.checkpoints, self.state)
+        self.iteration, free = meta["iteration"], meta["free"]
+        self.loop.restore_replay({name: value for name, value in free.items() if not name.startswith("envs/")})
+        simulators = {name[5:]: value for name, value in free.items() if name.startswith("envs/")}
+        self._env_state = simulators or None
+        return self
+
+    def save(self, path: str | Path) -> None:
+        """Write a new run folder with this agent in it; `sombrl.load`, `sombrl resume` and `eval` read it."""
+        self.save_checkpoint(RunFolder.create(Path(path), self.to_json(), ["Agent.save"]))
+
+    def make_envs(self, render: bool = False, endless: bool | None = None) -> AbstractEnvs:
+        """Environments for training, `envs` of them for each seed."""
+        seeds = [seed + SEED_STRIDE * e for seed in self.seeds for e in range(self.config.envs)]
+        return self._make(seeds, render=render, workers=self.run_config.env_workers)
+
+    def _make(self, seeds: list[int], *, render: bool, workers: int) -> AbstractEnvs:
+        run_config, repeat = self.run_config, self.run_config.action_repeat
+        name = run_config.env if self._env is None else self._env
+        if repeat is None and self.config.protocol == "head" and isinstance(name, str) and name.startswith("dmc"):
+            repeat = 1
+        return make_envs(
+            name,
+            seeds,
+            env_kwargs=run_config.env_options,
+            action_repeat=repeat,
+            action_cost=run_config.action_cost,
+            episode_length=run_config.episode_length,
+            render=render,
+            workers=workers,
+            restart=workers > 0,
+        )

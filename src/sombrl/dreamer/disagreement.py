@@ -1,0 +1,140 @@
+"""How uncertain a latent model is: networks that predict the next latent, disagreeing where they saw little.
+
+Plan2Explore's ensemble (Sekar et al., 2020) as SOMBRL uses it. It learns from the world model's states and never
+teaches them anything: no gradient leaves this file but to the ensemble's own parameters. `BonusWeight` is λ, which
+says how much the disagreement counts.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Key
+
+from sombrl.controllers.sac_losses import bounded_log
+from sombrl.dreamer.blocks import Dense, Linear
+from sombrl.networks import stacked
+from sombrl.records import SombrlError
+
+SigmaName = Literal["mean-std", "norm", "variance", "log"]
+"""One number from the members' spread in every coordinate. `mean-std`: the mean std. `norm`: the L2 norm of the stds,
+as the paper writes it, √coordinates times larger or more. `variance`: the mean variance (Plan2Explore). `log`: the
+logarithm of the mean std (LEXA), negative where members nearly agree, so that it then pays to end early."""
+
+LEAST_STD = 1e-8  # inside the logarithm
+
+
+class Member(eqx.Module):
+    """Hidden layers of linear, norm and SiLU, then a linear one."""
+
+    layers: tuple[Dense, ...]
+    output: Linear
+
+    def __init__(self, inputs: int, hidden: Sequence[int], outputs: int, *, key: Key[Array, ""]):
+        *layer_keys, output_key = jr.split(key, len(hidden) + 1)
+        sizes = [inputs, *hidden]
+        self.layers = tuple(Dense(*size, key=k) for size, k in zip(itertools.pairwise(sizes), layer_keys, strict=True))
+        self.output = Linear(sizes[-1], outputs, key=output_key)
+
+    def __call__(self, x: Float[Array, " input"]) -> Float[Array, " target"]:
+        """The network's value."""
+        for layer in self.layers:
+            x = layer(x)
+        return self.output(x)
+
+
+class LatentEnsemble(eqx.Module):
+    """Networks from features and action to the next latent, each initialised on its own, all on the same data."""
+
+    members: Member  # every leaf [members, ...]
+
+    def __init__(
+        self,
+        features: int,
+        action_dim: int,
+        target_dim: int,
+        members: int = 5,
+        hidden: Sequence[int] = (512, 512),
+        *,
+        key: Key[Array, ""],
+    ):
+        if members < 2:
+            raise SombrlError(f"Disagreement needs at least 2 members, not {members}.")
+
+        def make(*, key: Key[Array, ""]) -> Member:
+            return Member(features + action_dim, hidden, target_dim, key=key)
+
+        self.members = stacked(make, members, key=key)
+
+    def predict(
+        self, features: Float[Array, " features"], action: Float[Array, " action"]
+    ) -> Float[Array, "members target"]:
+        """What each member expects. Actions are cut to ±1, which is what the environment and the RSSM see of them."""
+        executed = jnp.clip(action, -1.0, 1.0).astype(features.dtype)
+        x = jax.lax.stop_gradient(jnp.concatenate([features, executed]))
+        return jax.vmap(lambda member: member(x))(self.members).astype(jnp.float32)
+
+    def sigma(
+        self, features: Float[Array, " features"], action: Float[Array, " action"], how: SigmaName = "mean-std"
+    ) -> Float[Array, ""]:
+        """The disagreement at one (state, action). No gradient."""
+        predictions = jax.lax.stop_gradient(self.predict(features, action))
+        # From the first member, so that members who agree in every bit have none.
+        variance = jnp.var(predictions - jnp.broadcast_to(predictions[0], predictions.shape), axis=0)
+        match how:
+            case "mean-std":
+                return jnp.mean(jnp.sqrt(variance))
+            case "norm":
+                return jnp.sqrt(jnp.sum(variance))
+            case "variance":
+                return jnp.mean(variance)
+            case "log":
+                return jnp.log(jnp.maximum(jnp.mean(jnp.sqrt(variance)), LEAST_STD))
+
+    def loss(
+        self,
+        features: Float[Array, "time features"],
+        actions: Float[Array, "time action"],
+        targets: Float[Array, "time target"],
+        first: Bool[Array, " time"],
+    ) -> Float[Array, ""]:
+        """Σₖ mean_t ‖fₖ(x_t, a_t) - z_{t+1}‖² over one sequence of records.
+
+        A record that is `first` did not follow from the one before it: such pairs count 0. They stay in the mean's
+        denominator, so that a sequence's weight in the batch is what it predicts.
+        """
+        predictions = jax.vmap(self.predict)(features[:-1], actions[:-1])
+        targets = jax.lax.stop_gradient(targets[1:].astype(jnp.float32))
+        errors = predictions - jnp.broadcast_to(targets[:, None], predictions.shape)
+        return jnp.mean(jnp.where(first[1:], 0.0, jnp.sum(errors**2, axis=(1, 2))))
+
+
+class BonusWeight(eqx.Module):
+    """λ, tuned so that the policy explores about as much as its slow copy did. Within [1e-8, 1e8].
+
+    Its one parameter has no business in an optimiser that clips by the parameter's size: log λ passes through 0.
+    """
+
+    log_weight: Float[Array, ""]
+
+    def __init__(self, weight: float = 2.0):
+        if not (weight > 0 and math.isfinite(weight)):  # NaN fails too
+            raise SombrlError(f"A bonus weight that is tuned must start positive and finite, not at {weight}.")
+        self.log_weight = jnp.asarray(math.log(weight), jnp.float32)
+
+    @property
+    def weight(self) -> Float[Array, ""]:
+        """λ."""
+        return jnp.exp(bounded_log(self.log_weight))
+
+    def loss(self, gap: Float[Array, ""], alpha: float) -> Float[Array, ""]:
+        """log λ · gap + α λ, whose derivative in log λ is gap + α λ (the paper's "lambda opt").
+
+        `gap`: how much more disagreement the policy's actions have than those of its slow copy, at the same states.
+        """
+        return bounded_log(self.log_weight) * jax.lax.stop_gradient(gap) + alpha * self.weight

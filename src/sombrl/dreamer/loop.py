@@ -1,0 +1,358 @@
+"""Dreamer's loop: move the environments, act, record, and update as often as the records are to be replayed.
+
+A tick is one record of every environment: the answer to its last action, or, where an episode is over, a new start. A
+record has what came before the action (observation, reward, flags) and the action chosen after it. The environments of
+a tick move while the device works off the updates of the tick before.
+
+Each seed has `envs` environments, one replay, and networks of its own. On an accelerator the seeds are one program; on
+a CPU they are one after the other, so that no bit of a seed depends on its neighbours.
+"""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, UInt
+
+from sombrl.algorithms.dreamer import Dreamer, DreamerState, Fresh, Networks, Sequences
+from sombrl.dreamer.replay import Batch, LatentSpec, SequenceReplay, UpdateRatio
+from sombrl.dynamics.rssm import Latent
+from sombrl.envs.base import AbstractEnvs
+from sombrl.loop import refuse_nan
+from sombrl.online import cut, join, lots_of, over_lot
+
+ROLES = ("init", "act", "learn", "evaluate")
+Metrics = dict[str, Float[Array, "*seeds"]]
+
+
+class Streams(eqx.Module):
+    """Where the environments are; every leaf has a leading axis of rows, `envs` of them for each seed."""
+
+    latent: Latent
+    action: np.ndarray  # the last one, before the environment clipped it
+    last: np.ndarray  # whether the last record ended an episode
+    episode: np.ndarray  # the number of the episode each row is in
+    episode_return: np.ndarray
+    episode_length: np.ndarray  # decisions in it so far
+    total_reward: np.ndarray
+    decisions: np.ndarray  # since the start
+
+
+class DreamerLoopState(eqx.Module):
+    """All that a run must remember but for its replays and simulators."""
+
+    learned: DreamerState  # a leading axis of seeds
+    streams: Streams
+    ticks: int
+
+
+@dataclasses.dataclass(frozen=True)
+class DreamerReport:
+    """One iteration, as the caller sees it."""
+
+    iteration: int
+    state: DreamerLoopState
+    returns: np.ndarray  # [seeds], the mean of the episodes that ended, or NaN
+    lengths: np.ndarray  # [seeds], theirs
+    rewards: np.ndarray  # [decisions of all], for a look at their scale
+    decisions: np.ndarray  # [seeds], in this iteration
+    metrics: dict[str, np.ndarray]  # [seeds] each
+    seconds: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class DreamerPrograms:
+    """The parts of a tick, compiled; all arrays have a leading axis of seeds, and after it one of environments."""
+
+    init: Callable[[UInt[Array, " seeds"]], DreamerState]
+    act: Callable[..., tuple[Float[Array, "seeds envs action"], Latent, Array, Array]]
+    learn: Callable[..., tuple[DreamerState, Fresh, Metrics]]
+
+    @staticmethod
+    def of(dreamer: Dreamer, *, sample: bool = True) -> "DreamerPrograms":
+        """Compilation happens on first use. `learn` gives its first two arguments' memory up."""
+
+        def init(seeds: Array) -> DreamerState:
+            return over_lot(lambda row: dreamer.init(key=_key(row[0], jnp.zeros((), jnp.int32), "init")), (seeds,))
+
+        def act(networks: Networks, seeds: Array, now: Array, latent: Latent, action: Array, obs: Any, first: Array):
+            def one(row):
+                networks, seed, latent, action, obs, first = row
+                keys = jr.split(_key(seed, now, "act" if sample else "evaluate"), first.shape[0])
+                choose = functools.partial(dreamer.act, networks, sample=sample)
+                return jax.vmap(lambda *row: choose(*row[:-1], key=row[-1]))(latent, action, obs, first, keys)
+
+            action, latent = over_lot(one, (networks, seeds, latent, action, obs, first))
+            stoch = jnp.argmax(latent.stoch, axis=-1).astype(jnp.int32)
+            return action, latent, latent.deter.astype(jnp.float16), stoch
+
+        def learn(state: DreamerState, totals: Metrics, seeds: Array, batch: Sequences):
+            def one(row):
+                state, totals, seed, batch = row
+                state, fresh, metrics = dreamer.learn(state, batch, key=_key(seed, state.updates, "learn"))
+                return state, fresh, {name: totals[name] + value for name, value in metrics.items()}
+
+            return over_lot(one, (state, totals, seeds, batch))
+
+        return DreamerPrograms(jax.jit(init), jax.jit(act), jax.jit(learn, donate_argnums=(0, 1)))
+
+
+class DreamerLoop:
+    """Dreamer on environments, a row per environment; `advance` runs an iteration."""
+
+    def __init__(self, dreamer: Dreamer, programs: DreamerPrograms, envs: AbstractEnvs, seeds: Sequence[int]):
+        self.dreamer, self.programs, self.envs, self.seeds = dreamer, programs, envs, list(seeds)
+        config, size = dreamer.config, dreamer.size
+        self.per_seed = config.envs
+        self.layout = envs.spec.obs_layout
+        latent = LatentSpec(size.deter, size.latents, size.classes)
+        self.replays = [
+            SequenceReplay(
+                self.per_seed,
+                config.capacity,
+                self.layout.parts,
+                envs.spec.action_dim,
+                latent,
+                config.batch_length,
+                seed=seed,
+            )
+            for seed in self.seeds
+        ]
+        self.ratio = UpdateRatio(config.ratio or 0.0, config.batch_size, config.batch_length)
+        self._lots = lots_of(len(self.seeds))
+        self._who = [jnp.asarray(self.seeds, jnp.uint32)[lot] for lot in self._lots]
+
+    def initial(self) -> DreamerLoopState:
+        """Untrained, and every environment about to begin."""
+        rows = len(self.seeds) * self.per_seed
+        learned = join([self.programs.init(who) for who in self._who])
+        latent = self.dreamer.initial_latent()
+        zeros = np.zeros(rows)
+        streams = Streams(
+            latent=jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent),
+            action=np.zeros((rows, self.envs.spec.action_dim), np.float32),
+            last=np.ones(rows, bool),
+            episode=np.full(rows, -1),
+            episode_return=zeros,
+            episode_length=np.zeros(rows, np.int64),
+            total_reward=zeros,
+            decisions=np.zeros(rows, np.int64),
+        )
+        return DreamerLoopState(learned, streams, 0)
+
+    @property
+    def starts_at(self) -> int:
+        """Records per seed after which learning starts."""
+        return self.replays[0].needed(self.dreamer.config.batch_size)
+
+    def iterations(
+        self,
+        state: DreamerLoopState,
+        first: int,
+        until: int,
+        ticks: int,
+        on_decision: Callable[[int, int], None] = lambda decision, length: None,
+    ) -> Iterator[DreamerReport]:
+        """Yield a report per `ticks` ticks."""
+        for n in range(first, until):
+            report = self._iteration(n, state, ticks, on_decision)
+            state = report.state
+            yield report
+
+    def _iteration(
+        self, n: int, state: DreamerLoopState, ticks: int, on_decision: Callable[[int, int], None]
+    ) -> DreamerReport:
+        start, moving = time.perf_counter(), 0.0
+        # Copied, because the caller still holds the last report, and `learn` gives its memory up.
+        learned = [jax.tree.map(jnp.copy, cut(state.learned, lot)) for lot in self._lots]
+        session = _Session(self, learned)
+        streams = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state.streams)
+        before, rewards, ended = streams.decisions.copy(), [], []
+        for t in range(ticks):
+            moved = time.perf_counter()
+            streams, record, paid = self._move(streams)
+            moving += time.perf_counter() - moved
+            rewards.append(paid)
+            streams = self._act(session.learned, state.ticks + t, streams, record)
+            for row in np.flatnonzero(record["last"]):
+                ended.append((int(row), float(streams.episode_return[row]), int(streams.episode_length[row])))
+            session.update()
+            on_decision(t, ticks)
+        ended_with, totals, updates = session.finish()
+        metrics = {name: np.asarray(values) / max(updates, 1) for name, values in totals.items()}
+        metrics["time/updates"] = np.full(len(self.seeds), float(updates))
+        refuse_nan(metrics, self.seeds, n)
+        returns, lengths = self._ended(ended)
+        state = DreamerLoopState(ended_with, streams, state.ticks + ticks)
+        decisions = (streams.decisions - before).reshape(len(self.seeds), -1).sum(axis=1)
+        seconds = {"collect": moving, "improve": time.perf_counter() - start - moving}
+        return DreamerReport(n, state, returns, lengths, np.concatenate(rewards), decisions, metrics, seconds)
+
+    def _move(self, streams: Streams) -> tuple[Streams, dict[str, Any], np.ndarray]:
+        """The next record of every row, but for the action: an answer, or a new start where an episode is over."""
+        over, active = streams.last, ~streams.last
+        rows = len(over)
+        reward, terminal, last = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows, bool)
+        obs = None
+        if active.any():
+            step = self.envs.step(executed(streams.action, self.envs.spec.discrete), active)
+            obs = step.obs
+            reward = np.where(active, step.reward, 0.0)
+            terminal = active & step.terminated
+            last = active & (step.terminated | step.truncated)
+        episode = streams.episode + over
+        if over.any():
+            obs = self.envs.reset_rows(over, episode)
+        record = {
+            "obs": self.layout.split(np.asarray(obs)),
+            "reward": reward.astype(np.float32),
+            "first": over.copy(),
+            "last": last,
+            "terminal": terminal,
+        }
+        streams = Streams(
+            latent=streams.latent,
+            action=streams.action,
+            last=last,
+            episode=episode,
+            episode_return=np.where(over, 0.0, streams.episode_return) + reward,
+            episode_length=np.where(over, 0, streams.episode_length + 1),
+            total_reward=streams.total_reward + reward,
+            decisions=streams.decisions + active,
+        )
+        return streams, record, reward[active]
+
+    def _act(self, learned: Sequence[DreamerState], tick: int, streams: Streams, record: dict[str, Any]) -> Streams:
+        """Choose the actions after a record, and store it."""
+        seeds, envs = len(self.seeds), self.per_seed
+        by_seed = functools.partial(jax.tree.map, lambda leaf: leaf.reshape(seeds, envs, *leaf.shape[1:]))
+        given = by_seed((streams.latent, streams.action, record["obs"], record["first"]))
+        now = jnp.asarray(tick, jnp.int32)
+        results = [
+            self.programs.act(lot_state.networks, who, now, *cut(jax.tree.map(jnp.asarray, given), lot))
+            for lot_state, who, lot in zip(learned, self._who, self._lots, strict=True)
+        ]
+        action, latent, deter, stoch = join(results)
+        chosen = np.array(action).reshape(seeds * envs, -1)
+        chosen[record["last"]] = 0.0  # nothing follows from it
+        kept = {"deter": np.asarray(deter), "stoch": np.asarray(stoch)}
+        rows = {name: record[name] for name in ("obs", "reward", "first", "last", "terminal")} | {"action": chosen}
+        rows = by_seed(rows) | kept
+        for i, replay in enumerate(self.replays):
+            replay.add(jax.tree.map(lambda leaf: leaf[i], rows))  # noqa: B023
+        flat = jax.tree.map(lambda leaf: leaf.reshape(seeds * envs, *leaf.shape[2:]), latent)
+        return eqx.tree_at(lambda s: (s.latent, s.action), streams, (flat, chosen))
+
+    def _ended(self, ended: list[tuple[int, float, int]]) -> tuple[np.ndarray, np.ndarray]:
+        """Means over the episodes of each seed."""
+        found: list[list[tuple[float, int]]] = [[] for _ in self.seeds]
+        for row, earned, length in ended:
+            found[row // self.per_seed].append((earned, length))
+        means = [np.mean(pairs, axis=0) if pairs else np.full(2, np.nan) for pairs in found]
+        returns, lengths = np.stack(means, axis=1)
+        return returns, lengths
+
+    def replay_state(self) -> dict[str, np.ndarray]:
+        """Replays and the count of updates, as plain arrays."""
+        arrays = {
+            f"replay/{i}/{name}": value
+            for i, replay in enumerate(self.replays)
+            for name, value in replay.state().items()
+        }
+        return arrays | {"ratio": self.ratio.state()}
+
+    def restore_replay(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from `replay_state`."""
+        for i, replay in enumerate(self.replays):
+            prefix = f"replay/{i}/"
+            replay.restore({name[len(prefix) :]: a for name, a in state.items() if name.startswith(prefix)})
+        self.ratio.restore(state["ratio"])
+
+
+class _Session:
+    """The updates of one iteration: states on the device, and posteriors on their way back into the replays."""
+
+    def __init__(self, loop: DreamerLoop, learned: list[DreamerState]):
+        self._loop, self.learned = loop, learned
+        self._totals: list[Metrics] = []
+        self._pending: list[tuple[list[Batch], list[Fresh]]] = []
+        self._updates = 0
+
+    def update(self) -> None:
+        """As many updates as are due. Their posteriors are written back one update late, while the next one runs."""
+        loop, config = self._loop, self._loop.dreamer.config
+        if not loop.replays[0].ready(config.batch_size):
+            return
+        for _ in range(loop.ratio(loop.replays[0].added * loop.per_seed)):
+            batches = [replay.sample(config.batch_size) for replay in loop.replays]
+            fresh = []
+            if not self._totals:
+                self._totals = [self._zeros(i, batches) for i in range(len(self.learned))]
+            for i, (who, lot) in enumerate(zip(loop._who, loop._lots, strict=True)):
+                sequences = _sequences(batches[lot])
+                self.learned[i], new, self._totals[i] = loop.programs.learn(
+                    self.learned[i], self._totals[i], who, sequences
+                )
+                fresh.append(new)
+            self._pending.append((batches, fresh))
+            self._write(keep=1)
+            self._updates += 1
+
+    def finish(self) -> tuple[DreamerState, Metrics, int]:
+        """Everything written back; the states, the summed metrics and the number of updates."""
+        self._write(keep=0)
+        totals = join(self._totals) if self._totals else {}
+        return join(self.learned), totals, self._updates
+
+    def _zeros(self, i: int, batches: list[Batch]) -> Metrics:
+        loop = self._loop
+        sequences = _sequences(batches[loop._lots[i]])
+        shapes = jax.eval_shape(
+            lambda state, batch: loop.dreamer.learn(
+                jax.tree.map(lambda leaf: leaf[0], state), jax.tree.map(lambda leaf: leaf[0], batch), key=jr.key(0)
+            )[2],
+            self.learned[i],
+            sequences,
+        )
+        return {name: jnp.zeros((len(loop._who[i]),), jnp.float32) for name in shapes}
+
+    def _write(self, keep: int) -> None:
+        while len(self._pending) > keep:
+            batches, fresh = self._pending.pop(0)
+            deter = np.concatenate([np.asarray(lot.deter) for lot in fresh])
+            stoch = np.concatenate([np.asarray(lot.stoch) for lot in fresh])
+            for i, replay in enumerate(self._loop.replays):
+                replay.write_latents(batches[i], deter[i], stoch[i])
+
+
+def executed(actions: np.ndarray, discrete: bool) -> np.ndarray:
+    """Actions as environments take them: in [-1, 1]."""
+    return actions if discrete else np.clip(actions, -1.0, 1.0)
+
+
+def _sequences(batches: Sequence[Batch]) -> Sequences:
+    """Batches of several seeds as one, without the context record but for what starts from it."""
+    stack = lambda name: np.stack([getattr(batch, name) for batch in batches])  # noqa: E731
+    obs = {name: jnp.asarray(np.stack([batch.obs[name][:, 1:] for batch in batches])) for name in batches[0].obs}
+    return Sequences(
+        obs=obs,
+        action=jnp.asarray(stack("action")),
+        reward=jnp.asarray(stack("reward")[:, :, 1:]),
+        first=jnp.asarray(stack("first")[:, :, 1:]),
+        last=jnp.asarray(stack("last")[:, :, 1:]),
+        terminal=jnp.asarray(stack("terminal")[:, :, 1:]),
+        deter=jnp.asarray(stack("deter")),
+        stoch=jnp.asarray(stack("stoch").astype(np.int32)),
+    )
+
+
+def _key(seed: UInt[Array, ""], now: Int[Array, ""], role: str) -> Key[Array, ""]:
+    """A function of (seed, time, role) alone, so that no key is ever saved."""
+    return jr.fold_in(jr.fold_in(jr.key(seed), now), ROLES.index(role))

@@ -1,0 +1,59 @@
+"""dreamer-action-cost: Dreamer where moving costs something (figure 4, left, and figure 9 of the paper).
+
+A cost K‖u‖₂ on every frame, u in physical units, on CartPole and Finger, from vectors and from pixels. Costs are part
+of the return, so 0 is what keeping still is worth.
+
+Differs from the paper, which does not print its K: these are the ones that the authors' published code names. Scale
+small: CartPole from vectors with the middle K.
+"""
+
+from typing import Any
+
+from sombrl.experiments.base import Cell, Experiment, Headline
+from sombrl.experiments.dreamer import DREAMER_LOOKS, METHODS, RETURN, RETURNS, SHARE, WEIGHT, dreamer_cell
+from sombrl.experiments.figures import draw_tiles
+from sombrl.results import Row
+
+TASKS = {
+    "smoke": ("dmc:cartpole-swingup",),
+    "small": ("dmc:cartpole-swingup",),
+    "paper": (
+        "dmc:cartpole-swingup",
+        "dmc:finger-spin",
+        "dmc-vision:cartpole-swingup",
+        "dmc-vision:finger-spin",
+    ),
+}
+COSTS = {"smoke": (0.25,), "small": (0.25,), "paper": (0.1, 0.25, 0.4)}
+
+
+def cells(scale: str) -> list[Cell]:
+    """Both methods on every task, for every cost."""
+    return [
+        dreamer_cell(method, env, scale, action_cost=cost)
+        for env in TASKS[scale]
+        for cost in COSTS[scale]
+        for method in METHODS
+    ]
+
+
+def draw(rows: list[Row]) -> Any:
+    """Returns over frames, a line of panels per environment."""
+    columns = len({row.env.partition(" ")[2] for row in rows})
+    title = "Dreamer with action costs K‖u‖ per frame"
+    return draw_tiles(rows, RETURNS, DREAMER_LOOKS, title=title, xlabel="frames", columns=columns)
+
+
+DREAMER_ACTION_COST = Experiment(
+    name="dreamer-action-cost",
+    summary="Dreamer with a cost for every action: who still moves?",
+    figure="figure 4, left; figure 9",
+    cells=cells,
+    draw=draw,
+    headlines=(
+        Headline(RETURN, "return, last 3 reports", last=3),
+        Headline(RETURN, "seeds above 10", last=3, at_least=10.0),
+        Headline(WEIGHT, "last λ"),
+        Headline(SHARE, "last bonus share"),
+    ),
+)

@@ -1,0 +1,49 @@
+"""dreamer-proprio: Dreamer-Optimistic against Dreamer on vectors (figure 8 of the paper).
+
+Differs from the paper: 100k frames instead of 500k at scale paper, four environments per seed.
+"""
+
+from typing import Any
+
+from sombrl.experiments.base import Cell, Experiment, Headline
+from sombrl.experiments.dreamer import DREAMER_LOOKS, METHODS, RETURN, RETURNS, SHARE, WEIGHT, dreamer_cell
+from sombrl.experiments.figures import draw_tiles
+from sombrl.results import Row
+
+TASKS = {
+    "smoke": ("dmc:cartpole-swingup",),
+    "small": ("dmc:cartpole-swingup",),
+    "paper": (
+        "dmc:cartpole-swingup",
+        "dmc:cartpole-swingup_sparse",
+        "dmc:finger-spin",
+        "dmc:finger-turn_hard",
+        "dmc:reacher-hard",
+        "dmc:walker-walk",
+        "dmc:walker-run",
+    ),
+}
+
+
+def cells(scale: str) -> list[Cell]:
+    """Both methods on every task."""
+    return [dreamer_cell(method, env, scale) for env in TASKS[scale] for method in METHODS]
+
+
+def draw(rows: list[Row]) -> Any:
+    """Returns over frames."""
+    return draw_tiles(rows, RETURNS, DREAMER_LOOKS, title="Dreamer on vectors", xlabel="frames")
+
+
+DREAMER_PROPRIO = Experiment(
+    name="dreamer-proprio",
+    summary="Dreamer-Optimistic against Dreamer, observations of vectors",
+    figure="figure 8",
+    cells=cells,
+    draw=draw,
+    headlines=(
+        Headline(RETURN, "return, last 3 reports", last=3),
+        Headline(WEIGHT, "last λ"),
+        Headline(SHARE, "last bonus share"),
+    ),
+)

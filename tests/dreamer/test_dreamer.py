@@ -1,0 +1,181 @@
+"""The update of Dreamer: what teaches whom, and that optimism with λ = 0 is Dreamer."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from sombrl.algorithms.dreamer import Dreamer, DreamerConfig, DreamerExplore, Sequences
+from sombrl.controllers.dreamer_actor_critic import imagine, judge, policy_loss, replay_value_loss, value_loss
+from sombrl.dynamics.rssm import Latent
+from sombrl.envs.layout import Part
+from sombrl.errors import SombrlError
+
+PARTS = (Part("obs", (3,), "vector"),)
+BATCH, TIME = 2, 5
+CONFIG = DreamerConfig(size="tiny", batch_size=BATCH, batch_length=TIME, horizon=3, precision="float32", warmup=0)
+
+
+def dreamer(explore: DreamerExplore | None = None, **fields) -> Dreamer:
+    explore = explore or DreamerExplore(hidden=(8,), members=2)
+    return Dreamer(dataclasses.replace(CONFIG, explore=explore, **fields), PARTS, 2, False)
+
+
+def sequences(agent: Dreamer, seed: int = 0) -> Sequences:
+    rng = np.random.default_rng(seed)
+    flags = np.zeros((BATCH, TIME), bool)
+    first, last = flags.copy(), flags.copy()
+    last[0, 1], first[0, 2] = True, True
+    return Sequences(
+        obs={"obs": jnp.asarray(rng.normal(size=(BATCH, TIME, 3)), jnp.float32)},
+        action=jnp.asarray(rng.normal(size=(BATCH, TIME + 1, 2)), jnp.float32),
+        reward=jnp.asarray(rng.normal(size=(BATCH, TIME)), jnp.float32),
+        first=jnp.asarray(first),
+        last=jnp.asarray(last),
+        terminal=jnp.asarray(flags),
+        deter=jnp.zeros((BATCH, agent.size.deter), jnp.float32),
+        stoch=jnp.zeros((BATCH, agent.size.latents), jnp.int32),
+    )
+
+
+def trained(agent: Dreamer, updates: int):
+    learn = jax.jit(lambda state, batch, key: agent.learn(state, batch, key=key))
+    state, metrics = agent.init(key=jr.key(1)), {}
+    for i in range(updates):
+        state, fresh, metrics = learn(state, sequences(agent, i), jr.key(100 + i))
+    return state, fresh, metrics
+
+
+@pytest.fixture(scope="module")
+def optimistic():
+    agent = dreamer()
+    return agent, *trained(agent, 3)
+
+
+def leaves(tree) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array))]
+
+
+def test_everything_is_learned_and_nothing_is_infinite(optimistic):
+    agent, state, fresh, metrics = optimistic
+    for before, after in zip(leaves(agent.init(key=jr.key(1)).networks), leaves(state.networks), strict=True):
+        assert np.isfinite(after).all()
+        assert (before != after).any()
+    assert all(np.isfinite(np.asarray(value)) for value in metrics.values())
+    assert int(state.updates) == 3
+    assert fresh.deter.shape == (BATCH, TIME, agent.size.deter)
+    assert fresh.deter.dtype == jnp.float16
+    assert int(fresh.stoch.max()) < agent.size.classes
+
+
+def test_the_slow_copies_follow(optimistic):
+    agent, *_ = optimistic
+    start = agent.init(key=jr.key(1))
+    for slow, fast in zip(leaves(start.slow_value), leaves(start.networks.value), strict=True):
+        np.testing.assert_array_equal(slow, fast)
+    after, _, _ = agent.learn(start, sequences(agent), key=jr.key(100))
+    parts = zip(leaves(start.networks.policy), leaves(after.networks.policy), leaves(after.slow_policy), strict=True)
+    for old, new, slow in parts:
+        np.testing.assert_allclose(slow, 0.98 * old + 0.02 * new, atol=1e-7)
+
+
+def test_optimism_without_weight_is_dreamer():
+    still = DreamerExplore(bonus_weight=0.0, schedule="constant", hidden=(8,), members=2)
+    optimistic, _, _ = trained(dreamer(still), 3)
+    greedy, _, _ = trained(dreamer(DreamerExplore(explore="greedy")), 3)
+    assert greedy.networks.ensemble is None
+    ours = eqx.tree_at(lambda n: n.ensemble, optimistic.networks, None)
+    for a, b in zip(leaves(ours), leaves(greedy.networks), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_the_bonus_changes_the_policy_and_unsupervised_ignores_the_reward():
+    loud = DreamerExplore(bonus_weight=50.0, schedule="constant", hidden=(8,), members=2)
+    quiet = dataclasses.replace(loud, bonus_weight=0.0)
+    ours, theirs = (trained(dreamer(explore), 2)[0].networks.policy for explore in (loud, quiet))
+    assert any((a != b).any() for a, b in zip(leaves(ours), leaves(theirs), strict=True))
+    agent = dreamer(DreamerExplore(explore="unsupervised", hidden=(8,), members=2))
+    bonus, task = agent.weights(agent.init(key=jr.key(0)))
+    assert (float(bonus), float(task)) == (1.0, 0.0)
+    state, batch = agent.init(key=jr.key(0)), sequences(agent)
+    rich = eqx.tree_at(lambda b: b.reward, batch, 100.0 * batch.reward)
+    learn = jax.jit(lambda batch: agent.learn(state, batch, key=jr.key(3))[2])
+    for name in ("loss/policy", "loss/value", "loss/replay_value"):
+        np.testing.assert_array_equal(np.asarray(learn(batch)[name]), np.asarray(learn(rich)[name]))
+
+
+def test_lambda_is_tuned(optimistic):
+    _, state, _, metrics = optimistic
+    weight = float(state.bonus_weight.weight)
+    assert weight != 2.0
+    assert abs(weight - 2.0) < 2.0 * 3 * 1.1 * 4e-5  # three steps of the learning rate, in log λ
+    assert float(metrics["explore/bonus_share"]) > 0
+
+
+def test_imagination_teaches_the_world_model_nothing():
+    agent = dreamer()
+    networks = agent.init(key=jr.key(0)).networks
+    rng = np.random.default_rng(0)
+    networks = jax.tree.map(  # heads start at 0, and would hide a gradient
+        lambda leaf: leaf + jnp.asarray(0.1 * rng.normal(size=leaf.shape), jnp.float32) if eqx.is_array(leaf) else leaf,
+        networks,
+    )
+    start = Latent(jnp.ones(agent.size.deter, jnp.float32), jnp.zeros((agent.size.latents, agent.size.classes)))
+    one, zero = jnp.ones((), jnp.float32), jnp.zeros((), jnp.float32)
+
+    def loss(networks, which: str):
+        path = imagine(
+            *(networks.rssm, networks.reward, networks.cont, networks.policy, networks.ensemble, start, 3),
+            "mean-std",
+            key=jr.key(2),
+        )
+        judged = judge(path, networks.value, one, one)
+        if which == "policy":
+            return policy_loss(networks.policy, path, judged, one)[0]
+        return value_loss(judged, networks.value, path)
+
+    policy = eqx.filter_grad(lambda n: loss(n, "policy"))(networks)
+    value = eqx.filter_grad(lambda n: loss(n, "value"))(networks)
+    for gradient, taught in ((policy, "policy"), (value, "value")):
+        for name in ("encoder", "rssm", "decoder", "reward", "cont", "ensemble", "policy", "value"):
+            size = sum(float(np.abs(leaf).sum()) for leaf in leaves(getattr(gradient, name)))
+            assert (size > 0) == (name == taught), (taught, name)
+
+    features = jnp.broadcast_to(start.features, (TIME, agent.size.features))
+    flags, numbers = jnp.zeros(TIME, bool), jnp.ones(TIME, jnp.float32)
+    into = jax.grad(
+        lambda x: replay_value_loss(networks.value, networks.value, x, numbers, flags, flags, zero * numbers)
+    )(features)
+    assert float(jnp.abs(into).sum()) > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"size": "13m"}, "did you mean"),
+        ({"ratio": -1.0}, "--ratio"),
+        ({"capacity": 100, "envs": 4}, "--capacity"),
+        ({"batch_length": 1}, "--batch-length"),
+    ],
+)
+def test_impossible_numbers_are_refused(settings, says):
+    with pytest.raises(SombrlError, match=says):
+        DreamerConfig(**settings)
+
+
+def test_impossible_explorations_are_refused():
+    with pytest.raises(SombrlError, match="greedy"):
+        DreamerExplore(explore="greedi")
+    with pytest.raises(SombrlError, match="constant"):
+        DreamerExplore(bonus_weight=0.0)
+
+
+def test_the_protocols():
+    assert CONFIG.resolved(images=True).ratio == 512
+    head = DreamerConfig(protocol="head")
+    assert (head.resolved(images=True).ratio, head.resolved(images=False).ratio) == (256, 1024)
+    assert (head.resolved(images=True).cnn, head.resolved(images=True).size) == ("head", "12m")
