@@ -296,6 +296,10 @@ class Agent:
         chunks = self._episodes(compiled, self._imagine(compiled), episodes, on_step)
         return np.stack([chunk.returns if task is None else _paid(task, chunk) for chunk in chunks])
 
+    def foresight(self) -> list[np.ndarray] | None:
+        """Frames of what the model expects beside what was seen, where it predicts pictures; None elsewhere."""
+        return None
+
     def max_uncertainty(self, episodes: int) -> np.ndarray:
         """Σ*_N, the largest Σ‖σ_N‖ that a policy meets in an episode, [episodes, seeds]: how much is left to learn.
 

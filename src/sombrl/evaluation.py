@@ -51,6 +51,10 @@ def evaluate_run(
         # 30 frames of the world a second, and not so few pictures that a film becomes a slide show.
         write_video(video, camera.frames, fps=max(10.0, 30.0 / agent.envs.spec.action_repeat))
         print(f"wrote {video} (seed {agent.seeds[0]}, {len(camera.frames)} frames)")
+        if frames := agent.foresight():
+            expected = video.with_name(f"{video.stem}-foresight{video.suffix}")
+            write_video(expected, frames, fps=10.0)
+            print(f"wrote {expected} (above what was recorded, below it what the model expects, last the difference)")
 
 
 def table(agent: Agent, returns: np.ndarray, planner: str) -> str:

@@ -104,5 +104,5 @@ def test_bad_settings_get_a_sentence():
     with pytest.raises(SombrlError, match="--capacity"):
         agent(capacity=11, batch_length=4)
     with pytest.raises(SombrlError, match="GiB"):
-        agent(capacity=10**12)
+        agent(capacity=10**12, decisions=10**12)
     assert DreamerExplore().curious

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from sombrl import agent
-from sombrl.agent import Agent
+from sombrl.agent import Agent, new_agent
 from sombrl.cli import main
 from sombrl.controllers.icem import PRESETS
+from sombrl.dreamer import agent as dreamer_agent
 from sombrl.envs.registry import make_envs
 from sombrl.experiments import EXPERIMENTS, SCALES, run_experiment
 from sombrl.experiments.base import FunctionCell, TrainCell
@@ -45,12 +46,13 @@ def shared_envs(made, monkeypatch):
             made[settings] = make_envs(*args, **options)
         return made[settings]
 
-    monkeypatch.setattr(agent, "make_envs", make_once)
+    for module in (agent, dreamer_agent):
+        monkeypatch.setattr(module, "make_envs", make_once)
 
 
 def build(cell: TrainCell) -> Agent:
     """The agent of a cell with one seed, which is enough to refuse what does not go together."""
-    return Agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, seeds=1))
+    return new_agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, seeds=1))
 
 
 @each
@@ -65,7 +67,8 @@ def test_cells_are_valid(name, scale, shared_envs):
             iterations = build(cell).planned_iterations
             assert iterations >= 2
             assert cell.evaluation is None or (cell.evaluation.every or 1) <= iterations
-            assert cell.run.setting == "non-episodic" or cell.run.episode_length is not None
+            open_ended = cell.run.setting == "non-episodic" or cell.run.env.startswith("atari:")
+            assert open_ended or cell.run.episode_length is not None
             assert cell.run.seeds >= 2
         else:
             assert isinstance(cell, FunctionCell) and callable(cell.function)
@@ -84,7 +87,7 @@ def test_methods_have_their_own_numbers_and_no_others(scale):
     assert {cell.method for cell in cells} >= {"optimistic", "hucrl", "pets", "greedy", "oracle", "random"}
     schedule = {"bonus_weight", "schedule", "bonus_weight_end", "bonus_weight_steps", "theory"}
     read = {
-        "optimistic": schedule | {"bonus", "imagine_by"},
+        "optimistic": schedule | {"bonus", "imagine_by", "sigma", "bonus_weight_lr", "hidden"},
         "hucrl": {"beta"},
     }
     for cell in cells:
@@ -94,9 +97,9 @@ def test_methods_have_their_own_numbers_and_no_others(scale):
         if cell.method in ("optimistic", "hucrl", "pets", "greedy"):
             assert explore.explore == cell.method
         if cell.method == "optimistic":
-            weight, schedule, bonus = explore.bonus_weight, explore.schedule, explore.bonus
+            weight, schedule, bonus = explore.bonus_weight, explore.schedule, getattr(explore, "bonus", None)
             published = {"gp-icem": (BONUS_WEIGHT, "constant", "norm"), "mbpo": (1.0, "auto", "mean")}
-            published |= {"sim-fsvgd": (0.5, "linear", "norm")}
+            published |= {"sim-fsvgd": (0.5, "linear", "norm"), "dreamer": (2.0, "auto", None)}
             assert (weight, schedule, bonus) == published[cell.algorithm]
         if cell.method == "hucrl":
             assert explore.beta == (3.0 if cell.run.setting == "non-episodic" else 2.0)

@@ -14,11 +14,13 @@ from sombrl import checkpoint
 from sombrl.agent import EVALUATION_EPISODES, Agent
 from sombrl.algorithms.dreamer import Dreamer, DreamerConfig
 from sombrl.config import RunConfig
+from sombrl.dreamer.foresight import film, foresee
 from sombrl.dreamer.loop import (
     DreamerLoop,
     DreamerLoopState,
     DreamerPrograms,
     DreamerReport,
+    as_sequences,
     executed,
 )
 from sombrl.dreamer.replay import GIB, check_memory
@@ -30,6 +32,7 @@ from sombrl.program_cache import keep_programs
 from sombrl.records import AbstractTask, SombrlError
 from sombrl.runs import RunFolder
 
+FILMED = 4  # sequences beside each other
 SEED_STRIDE = 1000  # environment e of seed s has the seed s + SEED_STRIDE e
 
 
@@ -64,7 +67,7 @@ class DreamerAgent(Agent):
         self.dreamer = Dreamer(config, self.layout.parts, spec.action_dim, spec.discrete)
         self._sampler = DreamerPrograms.of(self.dreamer)
         self._chooser = DreamerPrograms.of(self.dreamer, sample=False)
-        self.loop = DreamerLoop(self.dreamer, self._sampler, self.envs, self.seeds)
+        self.loop = DreamerLoop(self.dreamer, self._sampler, self.envs, self.seeds, self.capacity)
         check_memory(len(self.seeds) * self.loop.replays[0].nbytes_full)
         self.loop.starts_at  # noqa: B018  (refuses a capacity that never suffices)
         self._env_state: dict[str, np.ndarray] | None = None
@@ -115,6 +118,13 @@ class DreamerAgent(Agent):
     def window(self) -> int:
         """Decisions of a seed in an iteration, at most: those that begin episodes are none."""
         return self.ticks * self.config.envs
+
+    @property
+    def capacity(self) -> int:
+        """Records per seed: no more than the run can fill, but enough to learn from."""
+        config = self.config
+        least = config.envs * (-(-config.batch_size * config.batch_length // config.envs) + config.batch_length)
+        return min(config.capacity, max(least, self.planned_iterations * self.window))
 
     @property
     def planned_iterations(self) -> int:
@@ -229,6 +239,20 @@ class DreamerAgent(Agent):
             if self._env is None:
                 envs.close()
         return np.stack(found)
+
+    def foresight(self) -> list[np.ndarray] | None:
+        """Frames of what the first seed's model expects, beside what was recorded last; None without images.
+
+        Nothing of the training is touched.
+        """
+        images = [part.name for part in self.layout.parts if part.kind == "image"]
+        if not images or self.loop.replays[0].added <= self.config.batch_length:
+            return None
+        batch = self.loop.replays[0].latest(FILMED)
+        sequences = jax.tree.map(lambda leaf: leaf[0], as_sequences([batch]))
+        networks = jax.tree.map(lambda leaf: leaf[0], self.state.learned.networks)
+        expected = foresee(self.dreamer, networks, sequences, key=jax.random.key(self.seeds[0]))
+        return film(batch.obs[images[0]][:, 1:], np.asarray(expected[images[0]]))
 
     def _fresh(self, rows: int) -> Remembered:
         latent = self.dreamer.initial_latent()

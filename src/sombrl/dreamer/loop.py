@@ -107,7 +107,9 @@ class DreamerPrograms:
 class DreamerLoop:
     """Dreamer on environments, a row per environment; `advance` runs an iteration."""
 
-    def __init__(self, dreamer: Dreamer, programs: DreamerPrograms, envs: AbstractEnvs, seeds: Sequence[int]):
+    def __init__(
+        self, dreamer: Dreamer, programs: DreamerPrograms, envs: AbstractEnvs, seeds: Sequence[int], capacity: int
+    ):
         self.dreamer, self.programs, self.envs, self.seeds = dreamer, programs, envs, list(seeds)
         config, size = dreamer.config, dreamer.size
         self.per_seed = config.envs
@@ -116,7 +118,7 @@ class DreamerLoop:
         self.replays = [
             SequenceReplay(
                 self.per_seed,
-                config.capacity,
+                capacity,
                 self.layout.parts,
                 envs.spec.action_dim,
                 latent,
@@ -296,7 +298,7 @@ class _Session:
             if not self._totals:
                 self._totals = [self._zeros(i, batches) for i in range(len(self.learned))]
             for i, (who, lot) in enumerate(zip(loop._who, loop._lots, strict=True)):
-                sequences = _sequences(batches[lot])
+                sequences = as_sequences(batches[lot])
                 self.learned[i], new, self._totals[i] = loop.programs.learn(
                     self.learned[i], self._totals[i], who, sequences
                 )
@@ -313,7 +315,7 @@ class _Session:
 
     def _zeros(self, i: int, batches: list[Batch]) -> Metrics:
         loop = self._loop
-        sequences = _sequences(batches[loop._lots[i]])
+        sequences = as_sequences(batches[loop._lots[i]])
         shapes = jax.eval_shape(
             lambda state, batch: loop.dreamer.learn(
                 jax.tree.map(lambda leaf: leaf[0], state), jax.tree.map(lambda leaf: leaf[0], batch), key=jr.key(0)
@@ -337,7 +339,7 @@ def executed(actions: np.ndarray, discrete: bool) -> np.ndarray:
     return actions if discrete else np.clip(actions, -1.0, 1.0)
 
 
-def _sequences(batches: Sequence[Batch]) -> Sequences:
+def as_sequences(batches: Sequence[Batch]) -> Sequences:
     """Batches of several seeds as one, without the context record but for what starts from it."""
     stack = lambda name: np.stack([getattr(batch, name) for batch in batches])  # noqa: E731
     obs = {name: jnp.asarray(np.stack([batch.obs[name][:, 1:] for batch in batches])) for name in batches[0].obs}

@@ -172,7 +172,18 @@ class SequenceReplay:
         """
         if self.count == 0:
             raise SombrlError(f"no window of {self.length + 1} records yet; record more before sampling.")
-        positions = self._draw(batch)
+        return self._windows(self._draw(batch))
+
+    def latest(self, batch: int) -> Batch:
+        """The newest windows that do not overlap, as many as there are, at most `batch`; it changes nothing."""
+        span, there = self.length + 1, self.added - self.oldest
+        pairs = [(row, self.added - (back + 1) * span) for back in range(there // span) for row in range(self.rows)]
+        if not pairs:
+            raise SombrlError(f"no window of {span} records yet; record more before looking at one.")
+        return self._windows(np.array(pairs[:batch], np.int64))
+
+    def _windows(self, positions: Int[np.ndarray, "batch 2"]) -> Batch:
+        batch = len(positions)
         names = [name for name in self.fields if name not in LATENTS]
         windows = {n: np.empty((batch, self.length + 1, *self.fields[n].shape), self.fields[n].dtype) for n in names}
         latents = {n: np.empty((batch, *self.fields[n].shape), self.fields[n].dtype) for n in LATENTS}

@@ -42,7 +42,7 @@ SIZES: dict[str, dict[str, Any]] = {
 def dreamer_config(method: str, scale: str, explore: Mapping[str, Any] | None = None, **fields: Any) -> DreamerConfig:
     """Dreamer at a scale; `explore` are fields of the exploration, `fields` those of the algorithm."""
     config = DreamerConfig(envs=ENVS[scale], **SIZES[scale])
-    hidden: dict[str, Any] = {"hidden": (8, 8)} if scale == "smoke" else {}
+    hidden: dict[str, Any] = {"hidden": (8, 8)} if scale == "smoke" and method != "greedy" else {}
     exploration = dataclasses.replace(config.explore, explore=method, **hidden, **(explore or {}))
     return dataclasses.replace(config, explore=exploration, **fields)
 
@@ -69,7 +69,7 @@ def dreamer_cell(
         report_every=config.envs * (length + 1),  # a record more than decisions: the start
         seeds=SEEDS[scale],
     )
-    task = env.replace(":", "-").lower()
+    task = env.replace(":", "-").replace("_", "-").lower()
     return TrainCell(
         name=f"{task}-k{action_cost}/{method}" if action_cost else f"{task}/{method}",
         method=method,

@@ -1,0 +1,65 @@
+"""What a world model expects to see, beside what was seen: the first records are shown to it, the rest it imagines.
+
+Its dreams follow the recorded actions, so every difference is the model's. `sombrl eval RUN --video film.gif` writes
+them as film-foresight.gif, where there are images: above the truth, below it the model, last their difference.
+"""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from sombrl.algorithms.dreamer import Dreamer, Networks, Sequences
+from sombrl.dynamics.rssm import Latent
+
+CONTEXT = 5  # records that the model is shown
+BORDER = 2  # pixels, green while it is shown what happens, red from then on
+SHOWN, DREAMT = (0, 180, 0), (200, 0, 0)
+
+
+def foresee(
+    dreamer: Dreamer, networks: Networks, sequences: Sequences, context: int = CONTEXT, *, key: Key[Array, ""]
+) -> dict[str, Float[Array, "batch time ..."]]:
+    """Predictions of every part of the observations of a batch of one seed: after `context` records without looking."""
+    observe_key, imagine_key = jr.split(key)
+    rssm, decoder = networks.rssm, networks.decoder
+    start = Latent(
+        sequences.deter.astype(jnp.float32), jax.nn.one_hot(sequences.stoch, dreamer.size.classes, dtype=jnp.float32)
+    )
+    size = sequences.reward.shape[0]
+
+    def one(start: Latent, obs: dict[str, Array], action: Array, first: Array, keys: Array):
+        tokens = jax.vmap(networks.encoder)(jax.tree.map(lambda part: part[:context], obs))
+        look_key, dream_key = jr.wrap_key_data(keys[0]), jr.wrap_key_data(keys[1])
+        seen, _, _ = rssm.observe_sequence(start, action[:context], tokens, first[:context], key=look_key)
+        last = jax.tree.map(lambda leaf: leaf[-1], seen)
+
+        def dream(latent: Latent, inputs: tuple[Array, Array]) -> tuple[Latent, Latent]:
+            latent = rssm.imagine(latent, inputs[0], key=jr.wrap_key_data(inputs[1]))
+            return latent, latent
+
+        steps = action[context : first.shape[0]]
+        numbers = jr.key_data(jr.split(dream_key, steps.shape[0]))
+        _, dreamt = jax.lax.scan(dream, last, (steps, numbers))
+        latents = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), seen, dreamt)
+        return jax.vmap(decoder)(latents)
+
+    keys = jnp.stack([jr.key_data(jr.split(k, size)) for k in (observe_key, imagine_key)], axis=1)
+    return jax.vmap(one)(start, sequences.obs, sequences.action, sequences.first, keys)
+
+
+def film(truth: np.ndarray, model: np.ndarray, context: int = CONTEXT) -> list[np.ndarray]:
+    """Frames, uint8 [height, width, 3], from uint8 images [batch, time, h, w, c] and predictions of them in [0, 1]."""
+    dreamt = np.clip(np.asarray(model, np.float32) * 255.0, 0.0, 255.0)
+    wrong = np.clip((dreamt - truth.astype(np.float32)) / 2.0 + 127.5, 0.0, 255.0)
+    strips = [np.concatenate([_colour(row) for row in rows], axis=2) for rows in (truth, dreamt, wrong)]
+    frames = np.concatenate(strips, axis=1).astype(np.uint8)  # [time, 3 h, batch w, 3]
+    for t, frame in enumerate(frames):
+        frame[-BORDER:] = SHOWN if t < context else DREAMT
+    return list(frames)
+
+
+def _colour(images: np.ndarray) -> np.ndarray:
+    """[time, h, w, 3] of one channel or three; of others, the first."""
+    return images if images.shape[-1] == 3 else np.repeat(images[..., :1], 3, axis=-1)
