@@ -5,6 +5,7 @@ Nothing here draws random numbers or keeps state. Policies are written for one s
 twin critics and a batch are one large matrix product each.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal
@@ -91,7 +92,10 @@ def actor_loss(
     temperature: Float[Array, ""],
 ) -> Float[Array, ""]:
     """-mean (min Q(x, u) - α log π(u|x) + λ I(x, u)); `bonus` has λ in it."""
-    return -jnp.mean(jnp.min(q, axis=0) - temperature * log_prob + bonus)
+    # Pairwise: the gradient of a reduction looks for who equals the least, and XLA may have computed q anew with other
+    # rounding, so that nobody does and the gradient is 0/0.
+    least = functools.reduce(jnp.minimum, q)
+    return -jnp.mean(least - temperature * log_prob + bonus)
 
 
 def bounded_log(log_weight: Float[Array, ""]) -> Float[Array, ""]:
