@@ -32,6 +32,7 @@ def same(ours, theirs, parts=("controller", "replay", "obs")):
             assert np.array_equal(a, b), part
 
 
+@pytest.mark.optimised
 def test_no_bonus_weight_is_mbpo_mean():
     optimistic = agent(explore="optimistic", bonus_weight=0.0, schedule="constant").learn(60)
     greedy = agent(explore="greedy").learn(60)
