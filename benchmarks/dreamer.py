@@ -24,7 +24,7 @@ from benchmarks.timing import Block, machine, ratio, row, timed, write
 from sombrl.agent import make
 from sombrl.algorithms.dreamer import Dreamer, DreamerConfig, DreamerExplore, Sequences
 from sombrl.envs.layout import Part
-from sombrl.online import over_lot
+from sombrl.seeds import over_lot
 
 
 @dataclasses.dataclass(frozen=True)

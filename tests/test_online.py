@@ -103,6 +103,14 @@ def test_evaluation_does_not_disturb_training():
     assert np.array_equal(first, again)  # the policy's mode, on the same starts
 
 
+def test_workers_evaluate_too_and_stay_for_the_next_time():
+    apart, beside = agent(env_workers=2), agent()
+    first, evaluators = apart.evaluate(1), apart._evaluators
+    assert np.array_equal(first, beside.evaluate(1))
+    assert np.array_equal(first, apart.evaluate(1)) and apart._evaluators is evaluators
+    assert len(evaluators._workers) == min(2, len(apart.seeds))
+
+
 def test_what_is_evaluated_is_the_trained_policy():
     untrained, trained = agent("sac", seeds=2), agent("sac", seeds=2).learn(60)
     assert not np.any(untrained.evaluate(1) == trained.evaluate(1))

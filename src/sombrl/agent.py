@@ -71,6 +71,7 @@ class Agent:
         self._compiled: dict[str, Compiled] = {}
         self._programs: Programs | None = None
         self._shown: np.ndarray | None = None  # the returns that the progress line has
+        self._evaluators: AbstractEnvs | None = None
         self._predicting: tuple[tuple[str, int, int], Any] | None = None
         self._fitted_state: tuple[int, Any] | None = None
 
@@ -225,18 +226,21 @@ class Agent:
         return {"rollout/regret": float(decisions * optimal - report.state.total_reward[i])}
 
     def summary(self, report: Report) -> dict[str, Any]:
-        """What the progress line shows. Where no episode ended since the last one, the return before that stays."""
-        earned = report.chunk.returns
-        self._shown = np.where(np.isnan(earned), np.nan if self._shown is None else self._shown, earned)
+        """What the progress line shows."""
         return {
             "iteration": report.iteration,
-            "return": self._shown.tolist(),
+            "return": self.latest_returns(report.chunk.returns),
             "bonus_weight": report.metrics["explore/bonus_weight"],
             "mean_std": report.metrics["explore/mean_std"],
             "bonus_share": report.metrics["explore/bonus_share"],
             "model_loss": report.metrics["model/nll"],
             "decisions_per_s": report.chunk.valid.sum() / sum(report.seconds.values()),
         }
+
+    def latest_returns(self, returns: np.ndarray) -> list[float]:
+        """A number per seed for the progress line: where no episode ended since the last one, that before stays."""
+        self._shown = np.where(np.isnan(returns), np.nan if self._shown is None else self._shown, returns)
+        return self._shown.tolist()
 
     # -------------------------------------------------------------------------------------------- act
 
@@ -321,7 +325,7 @@ class Agent:
         on_step: Callable[[AbstractEnvs, int], None] | None = None,
     ) -> Iterator[Chunk]:
         """Whole episodes of the newest posterior, on fresh environments and starts never trained on."""
-        envs = self.make_envs(render=on_step is not None, endless=False)
+        envs = self._evaluation_envs(render=on_step is not None)
         setting, learner_state = FiniteHorizon(envs.spec.episode_length), self._fitted()
         start_key = role_keys(self.seeds, EVALUATION_EPISODES, ("start",))["start"]
         # A planner starts afresh; a policy is what was learned.
@@ -337,8 +341,16 @@ class Agent:
                 )
                 yield chunk
         finally:
-            if self._env is None:  # a ready environment is the user's, and shared with training
+            if self._env is None and envs is not self._evaluators:  # a ready environment is the user's, and shared
                 envs.close()
+
+    def _evaluation_envs(self, render: bool) -> AbstractEnvs:
+        """Environments with a time limit. Worker processes are kept from one evaluation to the next."""
+        if render or self._env is not None or not self.run_config.env_workers:
+            return self.make_envs(render=render, endless=False)
+        if self._evaluators is None:
+            self._evaluators = self.make_envs(endless=False)
+        return self._evaluators
 
     def _predictor(self, purpose: str, copies: int) -> tuple[Compiled, Any, PredictState, jax.Array]:
         """What `predict` needs for `copies` environments; kept until there is more data or another number of them."""
@@ -445,18 +457,25 @@ class Agent:
 
     def make_envs(self, render: bool = False, endless: bool | None = None) -> AbstractEnvs:
         """Fresh environments like the training ones; `endless` overrides whether they have a time limit."""
+        endless = self.run_config.endless if endless is None else endless
+        workers = 0 if render else self.run_config.env_workers
+        return self._make(self.seeds, render=render, endless=endless, workers=workers)
+
+    def _make(self, seeds: list[int], **options: Any) -> AbstractEnvs:
         run_config = self.run_config
         return make_envs(
             run_config.env if self._env is None else self._env,
-            self.seeds,
+            seeds,
             env_kwargs=run_config.env_options,
-            action_repeat=run_config.action_repeat,
+            action_repeat=self._action_repeat,
             action_cost=run_config.action_cost,
             episode_length=run_config.episode_length,
-            endless=run_config.endless if endless is None else endless,
-            render=render,
-            workers=run_config.env_workers if endless is None else 0,  # evaluations are short
+            **options,
         )
+
+    @property
+    def _action_repeat(self) -> int | None:
+        return self.run_config.action_repeat
 
 
 def new_agent(algorithm: str, config: Any, run_config: RunConfig, env: Any = None) -> Agent:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, UInt
+from jaxtyping import Array, Float, Int, Key
 
 from sombrl.controllers.base import AbstractController
 from sombrl.diagnostics import diagnose
@@ -29,8 +29,10 @@ from sombrl.exploration.base import Exploration, ImaginedMDP
 from sombrl.loop import ROLES, Chunk, LoopState, Report, imagination, refuse_nan, renewal_due
 from sombrl.records import Transition
 from sombrl.replay import Replay
-from sombrl.seeds import over_rows
+from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
 from sombrl.settings import Setting
+
+_key = keyed_by(ROLES)  # with decisions for iterations
 
 
 class ReplayRow(Replay):
@@ -244,35 +246,6 @@ def spread(explorations: Sequence[Exploration], rows: int) -> Exploration:
     return jax.tree.map(lambda *leaves: jnp.repeat(jnp.stack(leaves), rows, axis=0), *explorations)
 
 
-def lots_of(rows: int) -> list[slice]:
-    """The rows that one dispatch works on: all together on an accelerator, which one of them would leave idle.
-
-    On a CPU each has its own, the same program for every row, so that its bits do not depend on its neighbours.
-    """
-    return [slice(i, i + 1) for i in range(rows)] if jax.default_backend() == "cpu" else [slice(0, rows)]
-
-
-def over_lot(function: Callable, rows: Any) -> Any:
-    """`function` of one row, for those of a lot."""
-
-    def mapper(one: Callable, arrays: Any) -> Any:
-        if jax.tree.leaves(arrays)[0].shape[0] > 1:
-            return jax.vmap(one)(arrays)
-        return jax.tree.map(lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], arrays)))
-
-    return over_rows(function, rows, mapper)
-
-
-def cut(tree: Any, lot: slice) -> Any:
-    """The rows of a lot."""
-    return jax.tree.map(lambda leaf: leaf[lot] if eqx.is_array(leaf) else leaf, tree)
-
-
-def join(trees: Sequence[Any]) -> Any:
-    """The rows of all lots again."""
-    return trees[0] if len(trees) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
-
-
 def _background() -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     """What starts a call and returns what waits for its result.
 
@@ -336,8 +309,3 @@ def _store(replay: Replay, packet: Float[Array, "seeds column"]) -> Replay:
     seeds = jnp.arange(packet.shape[0], dtype=jnp.int32)
     data = jax.tree.map(lambda buffer, row: buffer.at[seeds, slot].set(row, mode="drop"), replay.data, rows)
     return Replay(data, replay.added + there.astype(jnp.int32))
-
-
-def _key(seed: UInt[Array, ""], now: Int[Array, ""], role: str) -> Key[Array, ""]:
-    """As `seeds.role_keys`, with decisions for iterations."""
-    return jr.fold_in(jr.fold_in(jr.key(seed), now), ROLES.index(role))

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key, UInt
 
 
 def over_rows(function: Callable, rows: Any, mapper: Callable[[Callable, Any], Any]) -> Any:
@@ -22,6 +22,35 @@ def over_rows(function: Callable, rows: Any, mapper: Callable[[Callable, Any], A
 
     mapped = mapper(one, arrays)
     return eqx.combine(mapped, static_out[-1])
+
+
+def lots_of(rows: int) -> list[slice]:
+    """The rows that one dispatch works on: all together on an accelerator, which one of them would leave idle.
+
+    On a CPU each has its own, the same program for every row, so that its bits do not depend on its neighbours.
+    """
+    return [slice(i, i + 1) for i in range(rows)] if jax.default_backend() == "cpu" else [slice(0, rows)]
+
+
+def over_lot(function: Callable, rows: Any) -> Any:
+    """`function` of one row, for those of a lot."""
+
+    def mapper(one: Callable, arrays: Any) -> Any:
+        if jax.tree.leaves(arrays)[0].shape[0] > 1:
+            return jax.vmap(one)(arrays)
+        return jax.tree.map(lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], arrays)))
+
+    return over_rows(function, rows, mapper)
+
+
+def cut(tree: Any, lot: slice) -> Any:
+    """The rows of a lot."""
+    return jax.tree.map(lambda leaf: leaf[lot] if eqx.is_array(leaf) else leaf, tree)
+
+
+def join(trees: Sequence[Any]) -> Any:
+    """The rows of all lots again."""
+    return trees[0] if len(trees) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
 
 
 def over_seeds(function: Callable, *, double_precision: bool = False) -> Callable:
@@ -48,16 +77,20 @@ def over_seeds(function: Callable, *, double_precision: bool = False) -> Callabl
     return call
 
 
+def keyed_by(
+    roles: Sequence[str],
+) -> Callable[[int | UInt[Array, ""], int | Int[Array, ""], str], Key[Array, ""]]:
+    """(seed, time, role) ↦ a key, a function of these alone: no key is ever saved, a resumed run derives the same."""
+    return lambda seed, now, role: jr.fold_in(jr.fold_in(jr.key(seed), now), roles.index(role))
+
+
 def role_keys(seeds: Sequence[int], iteration: int, roles: Sequence[str]) -> dict[str, Key[Array, " seeds"]]:
-    """A key per role and seed, a function of (seed, iteration, role) alone.
+    """A key per role and seed (`keyed_by`).
 
-    So no key is ever saved: a resumed run derives the same ones. And a strategy that draws more in one role
-    (Thompson in "imagine") does not shift the numbers of another.
+    A strategy that draws more in one role (Thompson in "imagine") does not shift the numbers of another.
     """
+    key = keyed_by(roles)
     with jax.enable_x64(False):
-
-        def key(seed: int, role: int):
-            # As plain numbers, because JAX's check for reused keys takes a stacked key for a used one.
-            return jr.key_data(jr.fold_in(jr.fold_in(jr.key(seed), iteration), role))
-
-        return {role: jr.wrap_key_data(jnp.stack([key(seed, i) for seed in seeds])) for i, role in enumerate(roles)}
+        # As plain numbers, because JAX's check for reused keys takes a stacked key for a used one.
+        numbers = {role: [jr.key_data(key(seed, iteration, role)) for seed in seeds] for role in roles}
+        return {role: jr.wrap_key_data(jnp.stack(ours)) for role, ours in numbers.items()}

@@ -14,6 +14,7 @@ import pytest
 
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
 from sombrl.envs.adapters.processes import ProcessEnvs
+from sombrl.envs.joined import JoinedEnvs
 from sombrl.envs.registry import make_envs
 from sombrl.records import RunFault, SombrlError
 
@@ -106,6 +107,25 @@ def test_histories_of_different_lengths_are_joined():
     left, right = envs.get_state(), serial.get_state()
     assert all(np.array_equal(left[key], right[key]) for key in right) and left.keys() == right.keys()
     envs.close()
+
+
+def test_lots_work_side_by_side():
+    lots, alone = [pool(), pool(seeds=(8, 9))], pool(seeds=(8, 9))
+    joined, owed = JoinedEnvs(lots), []
+    begin = lots[1].begin_step
+
+    def watched(*given):
+        owed.append([worker.owes for worker in lots[0]._workers])
+        return begin(*given)
+
+    lots[1].begin_step = watched
+    joined.reset(0), alone.reset(0)
+    actions = np.linspace(-1, 1, 10, dtype=np.float32).reshape(5, 2)
+    both, last = joined.step(actions, np.ones(5, bool)), alone.step(actions[3:], np.ones(2, bool))
+    assert owed == [[1, 1]]  # asked, and nobody has waited for the answers yet
+    np.testing.assert_array_equal(both.obs[3:], last.obs)
+    for envs in (*lots, alone):
+        envs.close()
 
 
 def test_rows_are_spread_evenly():

@@ -29,7 +29,7 @@ from sombrl.dreamer.heads import AbstractPolicy, ContinueHead, NormalPolicy, One
 from sombrl.dreamer.laprop import laprop
 from sombrl.dreamer.returns import ReturnScale, with_bonus
 from sombrl.dreamer.sizes import SIZES, Size
-from sombrl.dynamics.rssm import RSSM, Latent, dynamics_losses
+from sombrl.dynamics.rssm import RSSM, Latent, dynamics_losses, zero_latent
 from sombrl.names import nearest
 from sombrl.records import SombrlError
 
@@ -276,10 +276,10 @@ class Dreamer:
         chosen = networks.policy(latent.features)
         return (chosen.sample(key=action_key) if sample else chosen.mode()), latent
 
-    def initial_latent(self) -> Latent:
-        """Where an episode begins."""
-        size = self.size
-        return Latent(jnp.zeros(size.deter, self.dtype), jnp.zeros((size.latents, size.classes), self.dtype))
+    def initial_latents(self, rows: int) -> Latent:
+        """Where episodes begin, [rows, ...]."""
+        latent = zero_latent(self.size, self.dtype)
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent)
 
     # ------------------------------------------------------------------------------------------ learn
 

@@ -3,11 +3,9 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from sombrl import checkpoint
@@ -23,14 +21,13 @@ from sombrl.dreamer.loop import (
     as_sequences,
     executed,
 )
-from sombrl.dreamer.replay import GIB, check_memory
+from sombrl.dreamer.replay import GIB, check_memory, least_records
 from sombrl.dynamics.rssm import Latent
 from sombrl.envs.base import AbstractEnvs
-from sombrl.envs.registry import make_envs
-from sombrl.online import cut, join, lots_of
 from sombrl.program_cache import keep_programs
 from sombrl.records import AbstractTask, SombrlError
 from sombrl.runs import RunFolder
+from sombrl.seeds import cut, lots_of
 
 FILMED = 4  # sequences beside each other
 SEED_STRIDE = 1000  # environment e of seed s has the seed s + SEED_STRIDE e
@@ -102,8 +99,7 @@ class DreamerAgent(Agent):
         self, until: int, on_decision: Callable[[int, int], None] = lambda decision, length: None
     ) -> Iterator[DreamerReport]:
         """Train up to iteration `until`, a report at a time; the agent is at the end of that iteration."""
-        if self._env_state is not None:
-            self.envs.set_state(self._env_state)
+        self.place_envs()
         for report in self.loop.iterations(self.state, self.iteration, until, self.ticks, on_decision):
             self._learned, self.iteration = report.state, report.iteration + 1
             self._env_state = self.envs.get_state()
@@ -123,13 +119,8 @@ class DreamerAgent(Agent):
     def capacity(self) -> int:
         """Records per seed: no more than the run can fill, but enough to learn from."""
         config = self.config
-        least = config.envs * (-(-config.batch_size * config.batch_length // config.envs) + config.batch_length)
+        least = least_records(config.envs, config.batch_size, config.batch_length)
         return min(config.capacity, max(least, self.planned_iterations * self.window))
-
-    @property
-    def planned_iterations(self) -> int:
-        """How many iterations the run is to have."""
-        return math.ceil(self._planned_decisions / self.window)
 
     def rows(self, report: DreamerReport) -> list[dict[str, Any]]:  # type: ignore[override]
         """One metrics row per seed. Everything but the `time/` fields is reproducible."""
@@ -159,7 +150,6 @@ class DreamerAgent(Agent):
 
     def summary(self, report: DreamerReport) -> dict[str, Any]:  # type: ignore[override]
         """What the progress line shows. Where no episode ended since the last one, the return before that stays."""
-        self._shown = np.where(np.isnan(report.returns), np.nan if self._shown is None else self._shown, report.returns)
         names = {
             "bonus_weight": "explore/bonus_weight",
             "mean_std": "explore/mean_std",
@@ -168,7 +158,7 @@ class DreamerAgent(Agent):
         }
         return {
             "iteration": report.iteration,
-            "return": self._shown.tolist(),
+            "return": self.latest_returns(report.returns),
             **{name: report.metrics[metric] for name, metric in names.items() if metric in report.metrics},
             "decisions_per_s": report.decisions.sum() / sum(report.seconds.values()),
         }
@@ -220,7 +210,7 @@ class DreamerAgent(Agent):
         if task is not None:
             raise SombrlError("dreamer's policy is for the task it was trained on: leave out the task.")
         programs = self._sampler if explore else self._chooser
-        envs = self._make(self.seeds, render=on_step is not None, workers=0)
+        envs = self._make(self.seeds, render=on_step is not None)
         networks, found = self.state.learned.networks, []
         try:
             for episode in range(EVALUATION_EPISODES, EVALUATION_EPISODES + episodes):
@@ -255,9 +245,8 @@ class DreamerAgent(Agent):
         return film(batch.obs[images[0]][:, 1:], np.asarray(expected[images[0]]))
 
     def _fresh(self, rows: int) -> Remembered:
-        latent = self.dreamer.initial_latent()
-        latent = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent)
-        return Remembered(latent, np.zeros((rows, self.envs.spec.action_dim), np.float32), 0)
+        nothing = np.zeros((rows, self.envs.spec.action_dim), np.float32)
+        return Remembered(self.dreamer.initial_latents(rows), nothing, 0)
 
     def _choose(
         self,
@@ -269,19 +258,10 @@ class DreamerAgent(Agent):
         first: np.ndarray,
     ) -> tuple[np.ndarray, Remembered]:
         """Actions of `len(obs)` rows, the same number for every seed."""
-        shape = (len(seeds), len(obs) // len(seeds))
-        given = (state.latent, state.action, self.layout.split(obs), first)
-        given = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(*shape, *leaf.shape[1:]), given)
-        now = jnp.asarray(EVALUATION_EPISODES + state.decision, jnp.int32)
-        action, latent, _, _ = join(
-            [
-                programs.act(cut(networks, lot), jnp.asarray(seeds, jnp.uint32)[lot], now, *cut(given, lot))
-                for lot in lots_of(len(seeds))
-            ]
-        )
-        flat = jax.tree.map(lambda leaf: leaf.reshape(len(obs), *leaf.shape[2:]), latent)
-        chosen = np.asarray(action).reshape(len(obs), -1)
-        return chosen, Remembered(flat, chosen, state.decision + 1)
+        given = state.latent, state.action, self.layout.split(obs), first
+        by_lot = [cut(networks, lot) for lot in lots_of(len(seeds))]
+        chosen, latent, _, _ = programs.choose(by_lot, seeds, EVALUATION_EPISODES + state.decision, given)
+        return chosen, Remembered(latent, chosen, state.decision + 1)
 
     # ------------------------------------------------------------------------------------ save and load
 
@@ -307,28 +287,14 @@ class DreamerAgent(Agent):
         self._env_state = simulators or None
         return self
 
-    def save(self, path: str | Path) -> None:
-        """Write a new run folder with this agent in it; `sombrl.load`, `sombrl resume` and `eval` read it."""
-        self.save_checkpoint(RunFolder.create(Path(path), self.to_json(), ["Agent.save"]))
-
     def make_envs(self, render: bool = False, endless: bool | None = None) -> AbstractEnvs:
         """Environments for training, `envs` of them for each seed."""
         seeds = [seed + SEED_STRIDE * e for seed in self.seeds for e in range(self.config.envs)]
-        return self._make(seeds, render=render, workers=self.run_config.env_workers)
+        workers = self.run_config.env_workers
+        return self._make(seeds, render=render, workers=workers, restart=workers > 0)
 
-    def _make(self, seeds: list[int], *, render: bool, workers: int) -> AbstractEnvs:
-        run_config, repeat = self.run_config, self.run_config.action_repeat
-        name = run_config.env if self._env is None else self._env
-        if repeat is None and self.config.protocol == "head" and isinstance(name, str) and name.startswith("dmc"):
-            repeat = 1
-        return make_envs(
-            name,
-            seeds,
-            env_kwargs=run_config.env_options,
-            action_repeat=repeat,
-            action_cost=run_config.action_cost,
-            episode_length=run_config.episode_length,
-            render=render,
-            workers=workers,
-            restart=workers > 0,
-        )
+    @property
+    def _action_repeat(self) -> int | None:
+        """As given; the protocol `head` does not repeat in the Control Suite."""
+        head = self.config.protocol == "head" and self._env is None and self.run_config.env.startswith("dmc")
+        return 1 if head and self.run_config.action_repeat is None else self.run_config.action_repeat

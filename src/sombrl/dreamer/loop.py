@@ -19,16 +19,16 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, UInt
+from jaxtyping import Array, Float, UInt
 
 from sombrl.algorithms.dreamer import Dreamer, DreamerState, Fresh, Networks, Sequences
 from sombrl.dreamer.replay import Batch, LatentSpec, SequenceReplay, UpdateRatio
 from sombrl.dynamics.rssm import Latent
 from sombrl.envs.base import AbstractEnvs
 from sombrl.loop import refuse_nan
-from sombrl.online import cut, join, lots_of, over_lot
+from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
 
-ROLES = ("init", "act", "learn", "evaluate")
+_key = keyed_by(("init", "act", "learn", "evaluate"))
 Metrics = dict[str, Float[Array, "*seeds"]]
 
 
@@ -61,7 +61,6 @@ class DreamerReport:
     state: DreamerLoopState
     returns: np.ndarray  # [seeds], the mean of the episodes that ended, or NaN
     lengths: np.ndarray  # [seeds], theirs
-    rewards: np.ndarray  # [decisions of all], for a look at their scale
     decisions: np.ndarray  # [seeds], in this iteration
     metrics: dict[str, np.ndarray]  # [seeds] each
     seconds: dict[str, float]
@@ -77,7 +76,7 @@ class DreamerPrograms:
 
     @staticmethod
     def of(dreamer: Dreamer, *, sample: bool = True) -> "DreamerPrograms":
-        """Compilation happens on first use. `learn` gives its first two arguments' memory up."""
+        """Compilation happens on first use. `learn` gives its first argument's memory up."""
 
         def init(seeds: Array) -> DreamerState:
             return over_lot(lambda row: dreamer.init(key=_key(row[0], jnp.zeros((), jnp.int32), "init")), (seeds,))
@@ -93,19 +92,40 @@ class DreamerPrograms:
             stoch = jnp.argmax(latent.stoch, axis=-1).astype(jnp.int32)
             return action, latent, latent.deter.astype(jnp.float16), stoch
 
-        def learn(state: DreamerState, totals: Metrics, seeds: Array, batch: Sequences):
+        def learn(state: DreamerState, seeds: Array, batch: Sequences):
             def one(row):
-                state, totals, seed, batch = row
-                state, fresh, metrics = dreamer.learn(state, batch, key=_key(seed, state.updates, "learn"))
-                return state, fresh, {name: totals[name] + value for name, value in metrics.items()}
+                state, seed, batch = row
+                return dreamer.learn(state, batch, key=_key(seed, state.updates, "learn"))
 
-            return over_lot(one, (state, totals, seeds, batch))
+            return over_lot(one, (state, seeds, batch))
 
-        return DreamerPrograms(jax.jit(init), jax.jit(act), jax.jit(learn, donate_argnums=(0, 1)))
+        return DreamerPrograms(jax.jit(init), jax.jit(act), jax.jit(learn, donate_argnums=0))
+
+    def choose(
+        self,
+        networks: Sequence[Networks],
+        seeds: Sequence[int],
+        now: int,
+        given: tuple[Latent, np.ndarray, dict[str, np.ndarray], np.ndarray],
+    ) -> tuple[np.ndarray, Latent, np.ndarray, np.ndarray]:
+        """`act` for rows, as many of every seed; `given` are latents, last actions, observations and first flags.
+
+        `networks` are those of each lot. Returns rows: actions, latents, and of these what a replay stores.
+        """
+        rows = len(given[3])
+        by_seed = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(len(seeds), -1, *leaf.shape[1:]), given)
+        who, tick = jnp.asarray(seeds, jnp.uint32), jnp.asarray(now, jnp.int32)
+        results = [
+            self.act(of_lot, who[lot], tick, *cut(by_seed, lot))
+            for of_lot, lot in zip(networks, lots_of(len(seeds)), strict=True)
+        ]
+        flat = jax.tree.map(lambda leaf: leaf.reshape(rows, *leaf.shape[2:]), join(results))
+        action, latent, deter, stoch = flat
+        return np.array(action), latent, np.asarray(deter), np.asarray(stoch)
 
 
 class DreamerLoop:
-    """Dreamer on environments, a row per environment; `advance` runs an iteration."""
+    """Dreamer on environments, a row per environment."""
 
     def __init__(
         self, dreamer: Dreamer, programs: DreamerPrograms, envs: AbstractEnvs, seeds: Sequence[int], capacity: int
@@ -135,10 +155,9 @@ class DreamerLoop:
         """Untrained, and every environment about to begin."""
         rows = len(self.seeds) * self.per_seed
         learned = join([self.programs.init(who) for who in self._who])
-        latent = self.dreamer.initial_latent()
         zeros = np.zeros(rows)
         streams = Streams(
-            latent=jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent),
+            latent=self.dreamer.initial_latents(rows),
             action=np.zeros((rows, self.envs.spec.action_dim), np.float32),
             last=np.ones(rows, bool),
             episode=np.full(rows, -1),
@@ -176,12 +195,11 @@ class DreamerLoop:
         learned = [jax.tree.map(jnp.copy, cut(state.learned, lot)) for lot in self._lots]
         session = _Session(self, learned)
         streams = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state.streams)
-        before, rewards, ended = streams.decisions.copy(), [], []
+        before, ended = streams.decisions.copy(), []
         for t in range(ticks):
             moved = time.perf_counter()
-            streams, record, paid = self._move(streams)
+            streams, record = self._move(streams)
             moving += time.perf_counter() - moved
-            rewards.append(paid)
             streams = self._act(session.learned, state.ticks + t, streams, record)
             for row in np.flatnonzero(record["last"]):
                 ended.append((int(row), float(streams.episode_return[row]), int(streams.episode_length[row])))
@@ -195,9 +213,9 @@ class DreamerLoop:
         state = DreamerLoopState(ended_with, streams, state.ticks + ticks)
         decisions = (streams.decisions - before).reshape(len(self.seeds), -1).sum(axis=1)
         seconds = {"collect": moving, "improve": time.perf_counter() - start - moving}
-        return DreamerReport(n, state, returns, lengths, np.concatenate(rewards), decisions, metrics, seconds)
+        return DreamerReport(n, state, returns, lengths, decisions, metrics, seconds)
 
-    def _move(self, streams: Streams) -> tuple[Streams, dict[str, Any], np.ndarray]:
+    def _move(self, streams: Streams) -> tuple[Streams, dict[str, Any]]:
         """The next record of every row, but for the action: an answer, or a new start where an episode is over."""
         over, active = streams.last, ~streams.last
         rows = len(over)
@@ -229,28 +247,19 @@ class DreamerLoop:
             total_reward=streams.total_reward + reward,
             decisions=streams.decisions + active,
         )
-        return streams, record, reward[active]
+        return streams, record
 
     def _act(self, learned: Sequence[DreamerState], tick: int, streams: Streams, record: dict[str, Any]) -> Streams:
         """Choose the actions after a record, and store it."""
-        seeds, envs = len(self.seeds), self.per_seed
-        by_seed = functools.partial(jax.tree.map, lambda leaf: leaf.reshape(seeds, envs, *leaf.shape[1:]))
-        given = by_seed((streams.latent, streams.action, record["obs"], record["first"]))
-        now = jnp.asarray(tick, jnp.int32)
-        results = [
-            self.programs.act(lot_state.networks, who, now, *cut(jax.tree.map(jnp.asarray, given), lot))
-            for lot_state, who, lot in zip(learned, self._who, self._lots, strict=True)
-        ]
-        action, latent, deter, stoch = join(results)
-        chosen = np.array(action).reshape(seeds * envs, -1)
+        given = streams.latent, streams.action, record["obs"], record["first"]
+        networks = [of_lot.networks for of_lot in learned]
+        chosen, latent, deter, stoch = self.programs.choose(networks, self.seeds, tick, given)
         chosen[record["last"]] = 0.0  # nothing follows from it
-        kept = {"deter": np.asarray(deter), "stoch": np.asarray(stoch)}
-        rows = {name: record[name] for name in ("obs", "reward", "first", "last", "terminal")} | {"action": chosen}
-        rows = by_seed(rows) | kept
+        rows = record | {"action": chosen, "deter": deter, "stoch": stoch}
         for i, replay in enumerate(self.replays):
-            replay.add(jax.tree.map(lambda leaf: leaf[i], rows))  # noqa: B023
-        flat = jax.tree.map(lambda leaf: leaf.reshape(seeds * envs, *leaf.shape[2:]), latent)
-        return eqx.tree_at(lambda s: (s.latent, s.action), streams, (flat, chosen))
+            own = slice(i * self.per_seed, (i + 1) * self.per_seed)
+            replay.add(jax.tree.map(lambda leaf: leaf[own], rows))  # noqa: B023
+        return eqx.tree_at(lambda s: (s.latent, s.action), streams, (latent, chosen))
 
     def _ended(self, ended: list[tuple[int, float, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Means over the episodes of each seed."""
@@ -294,16 +303,14 @@ class _Session:
             return
         for _ in range(loop.ratio(loop.replays[0].added * loop.per_seed)):
             batches = [replay.sample(config.batch_size) for replay in loop.replays]
-            fresh = []
-            if not self._totals:
-                self._totals = [self._zeros(i, batches) for i in range(len(self.learned))]
-            for i, (who, lot) in enumerate(zip(loop._who, loop._lots, strict=True)):
-                sequences = as_sequences(batches[lot])
-                self.learned[i], new, self._totals[i] = loop.programs.learn(
-                    self.learned[i], self._totals[i], who, sequences
-                )
-                fresh.append(new)
-            self._pending.append((batches, fresh))
+            results = [
+                loop.programs.learn(state, who, as_sequences(batches[lot]))
+                for state, who, lot in zip(self.learned, loop._who, loop._lots, strict=True)
+            ]
+            self.learned = [state for state, _, _ in results]
+            metrics = [of_lot for _, _, of_lot in results]
+            self._totals = _sum(self._totals, metrics) if self._totals else metrics
+            self._pending.append((batches, [fresh for _, fresh, _ in results]))
             self._write(keep=1)
             self._updates += 1
 
@@ -313,18 +320,6 @@ class _Session:
         totals = join(self._totals) if self._totals else {}
         return join(self.learned), totals, self._updates
 
-    def _zeros(self, i: int, batches: list[Batch]) -> Metrics:
-        loop = self._loop
-        sequences = as_sequences(batches[loop._lots[i]])
-        shapes = jax.eval_shape(
-            lambda state, batch: loop.dreamer.learn(
-                jax.tree.map(lambda leaf: leaf[0], state), jax.tree.map(lambda leaf: leaf[0], batch), key=jr.key(0)
-            )[2],
-            self.learned[i],
-            sequences,
-        )
-        return {name: jnp.zeros((len(loop._who[i]),), jnp.float32) for name in shapes}
-
     def _write(self, keep: int) -> None:
         while len(self._pending) > keep:
             batches, fresh = self._pending.pop(0)
@@ -332,6 +327,11 @@ class _Session:
             stoch = np.concatenate([np.asarray(lot.stoch) for lot in fresh])
             for i, replay in enumerate(self._loop.replays):
                 replay.write_latents(batches[i], deter[i], stoch[i])
+
+
+@jax.jit
+def _sum(totals: list[Metrics], metrics: list[Metrics]) -> list[Metrics]:
+    return jax.tree.map(jnp.add, totals, metrics)
 
 
 def executed(actions: np.ndarray, discrete: bool) -> np.ndarray:
@@ -353,8 +353,3 @@ def as_sequences(batches: Sequence[Batch]) -> Sequences:
         deter=jnp.asarray(stack("deter")),
         stoch=jnp.asarray(stack("stoch").astype(np.int32)),
     )
-
-
-def _key(seed: UInt[Array, ""], now: Int[Array, ""], role: str) -> Key[Array, ""]:
-    """A function of (seed, time, role) alone, so that no key is ever saved."""
-    return jr.fold_in(jr.fold_in(jr.key(seed), now), ROLES.index(role))

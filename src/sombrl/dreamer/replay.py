@@ -136,7 +136,7 @@ class SequenceReplay:
 
     def needed(self, batch: int) -> int:
         """How many records, of all streams together, it takes to be `ready`."""
-        needed = self.rows * (-(-batch * self.length // self.rows) + self.length)
+        needed = least_records(self.rows, batch, self.length)
         if needed > self.rows * self.ring:
             raise SombrlError(
                 f"learning with batches of {batch} windows starts at {needed} records and the replay holds "
@@ -325,6 +325,11 @@ class UpdateRatio:
         """Go on from what `state` returned."""
         start, self.done = state.tolist()
         self.start = None if start < 0 else start
+
+
+def least_records(rows: int, batch: int, length: int) -> int:
+    """How many records, of all streams together, have as many start positions as a batch of windows has steps."""
+    return rows * (-(-batch * length // rows) + length)
 
 
 def check_memory(bytes_needed: int, available: int | None = None) -> None:

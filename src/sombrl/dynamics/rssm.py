@@ -29,6 +29,11 @@ class Latent(eqx.Module):
         return jnp.concatenate([self.deter, jnp.reshape(self.stoch, (*self.stoch.shape[:-2], -1))], axis=-1)
 
 
+def zero_latent(size: Size, dtype: jnp.dtype) -> Latent:
+    """The state before an episode."""
+    return Latent(jnp.zeros(size.deter, dtype), jnp.zeros((size.latents, size.classes), dtype))
+
+
 def squash(action: Float[Array, " action"]) -> Float[Array, " action"]:
     """a / max(1, |a|) by coordinate: the action as the environment clips it, its gradient scaled but never 0."""
     return action / jax.lax.stop_gradient(jnp.maximum(1.0, jnp.abs(action)))
@@ -113,8 +118,7 @@ class RSSM(eqx.Module):
 
     def initial(self) -> Latent:
         """The state before an episode: zeros."""
-        size = self.size
-        return Latent(jnp.zeros(size.deter, self.dtype), jnp.zeros((size.latents, size.classes), self.dtype))
+        return zero_latent(self.size, self.dtype)
 
     def core(self, latent: Latent, action: Float[Array, " action"]) -> Float[Array, " deter"]:
         """The memory one action later."""

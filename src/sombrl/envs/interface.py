@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,6 +82,11 @@ class AbstractEnvs(abc.ABC):
     @abc.abstractmethod
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         """Execute `actions` in [-1, 1] (or to choose from by their largest) on the rows that are active."""
+
+    def begin_step(self, actions: np.ndarray, active: np.ndarray) -> Callable[[], Step]:
+        """`step` in two halves: the call returned waits for the answers. Here all is done in the first."""
+        answers = self.step(actions, active)
+        return lambda: answers
 
     @abc.abstractmethod
     def physical(self, actions: np.ndarray) -> np.ndarray:

@@ -26,7 +26,8 @@ class JoinedEnvs(AbstractEnvs):
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         """See `AbstractEnvs`."""
-        steps = self._each(lambda lot, *cut: lot.step(*cut), actions, active)
+        # All are asked before any is waited for: the worker processes of different lots work side by side.
+        steps = [wait() for wait in self._each(lambda lot, *cut: lot.begin_step(*cut), actions, active)]
         fields = ("obs", "reward", "terminated", "truncated")
         return Step(*(np.concatenate([getattr(step, field) for step in steps]) for field in fields))
 

@@ -142,8 +142,11 @@ class ProcessEnvs(AbstractEnvs):
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         """Execute `actions` in [-1, 1] on the rows that are active."""
-        at = self._rows
-        actions, active = at.check_step(actions, active)
+        return self.begin_step(actions, active)()
+
+    def begin_step(self, actions: np.ndarray, active: np.ndarray) -> Callable[[], Step]:
+        """Set the workers to work; the call returned waits for them."""
+        actions, active = self._rows.check_step(actions, active)
         board = self._board
         self._settle()
         self._replace_dead()
@@ -151,6 +154,10 @@ class ProcessEnvs(AbstractEnvs):
         asked = [i for i, span in enumerate(self._spans) if board.active[slice(*span)].any()]
         for i in asked:
             self._ask(i, STEP)
+        return functools.partial(self._finish_step, active, asked)
+
+    def _finish_step(self, active: np.ndarray, asked: list[int]) -> Step:
+        at, board = self._rows, self._board
         self._settle()
         for i in asked:
             self._workers[i].stepped |= self._workers[i].ended is None
