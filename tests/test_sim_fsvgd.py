@@ -113,6 +113,7 @@ def test_the_published_numbers_are_the_defaults():
         ("rc-car", {"action_repeat": 2}, "leave out --action-repeat"),
         ("rc-car", {"capacity": 3}, "does not fit --capacity 3"),
         ("rc-car", {"prior": "none", "use": "grey-box"}, "--use grey-box needs a simulator"),
+        ("rc-car", {"model": TINY["model"] | {"inference": "ensemble"}}, "has a prior of weights, not a simulator"),
         ("Pendulum-v1", {"action_repeat": 3}, None),
     ],
 )

@@ -110,13 +110,13 @@ def test_likelihood_slopes_are_those_of_scipys_density():
 # --------------------------------------------------------------------------------------------------- posteriors
 
 
-def test_svgd_finds_the_posterior_of_a_line():
-    """Weight and bias with Gaussian priors: Bayesian linear regression is exact."""
+def line_posterior(inference, particles):
+    """Weights and biases found for a line with Gaussian priors, and the mean and covariance of their posterior."""
     x = np.linspace(-1.0, 1.5, 8)
     y, noise = 0.4 * x - 0.3 + 0.5 * np.random.default_rng(0).normal(size=8), 0.5
     config = ParticleConfig(
-        inference="svgd",
-        particles=40,
+        inference=inference,
+        particles=particles,
         hidden=(),
         batch_size=64,
         steps=4000,
@@ -136,7 +136,18 @@ def test_svgd_finds_the_posterior_of_a_line():
     found = np.stack([np.asarray(networks.weights[0])[:, 0, 0], np.asarray(networks.biases[0])[:, 0]], axis=1)
     features = np.stack([x, np.ones_like(x)], axis=1)
     covariance = np.linalg.inv(features.T @ features / noise**2 + np.diag([1 / 0.25, 1.0]))
-    mean = covariance @ features.T @ y / noise**2
+    return found, covariance @ features.T @ y / noise**2, covariance
+
+
+def test_an_ensemble_finds_the_likeliest_line_many_times():
+    """Ridge regression, whose minimum is the posterior's mean: from wherever a network starts."""
+    found, mean, covariance = line_posterior("ensemble", 4)
+    assert np.all(np.abs(found - mean) < 0.15 * np.sqrt(np.diag(covariance)))
+
+
+def test_svgd_finds_the_posterior_of_a_line():
+    """Bayesian linear regression is exact."""
+    found, mean, covariance = line_posterior("svgd", 40)
     np.testing.assert_allclose(found.mean(0), mean, atol=0.3 * np.sqrt(np.diag(covariance)).min())
     np.testing.assert_allclose(found.std(0), np.sqrt(np.diag(covariance)), rtol=0.25)
     correlation = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])

@@ -168,6 +168,15 @@ def test_no_setting_of_the_gradient_is_dead(setting):
     assert differs(*pair)
 
 
+def test_an_ensemble_is_svgd_whose_particles_do_not_meet():
+    """With a kernel that reaches no other particle only 1/N of the attraction is left."""
+    networks, noise = gradient_of(inference="ensemble")
+    apart, same_noise = gradient_of(inference="svgd", bandwidth=1e-6)
+    assert np.array_equal(noise, same_noise)
+    for ours, theirs in zip(jax.tree.leaves(networks), jax.tree.leaves(apart), strict=True):
+        np.testing.assert_allclose(ours, learner().config.particles * theirs, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_a_fit_can_change_its_estimator():
     assert differs(fit(score="gp+nu-method")[0], fit()[0])

@@ -1,8 +1,8 @@
 """SimFSVGD-Optimistic: a model with a simulator as its prior, and a policy found inside it (section 6, appendix D.2).
 
-`--prior` says which simulator; without one the model is FSVGD (or SVGD: `--model.inference svgd`). `--use grey-box` and
-`--use system-id` fit the simulator to the data instead. `--explore pets` is the published greedy SimFSVGD, whose
-imagined cars are sampled anew at every step.
+`--prior` says which simulator; with `--prior none` the model is FSVGD, or (`--model.inference svgd|ensemble`) SVGD or a
+deep ensemble. `--use grey-box` and `--use system-id` fit the simulator to the data instead. `--explore pets` is the
+published greedy SimFSVGD, whose imagined cars are sampled anew at every step.
 """
 
 import dataclasses
@@ -59,9 +59,13 @@ class SimFSVGDConfig:
     sac: SACConfig = SEARCH_SAC
 
     def __post_init__(self):
-        """Refuse an impossible capacity, and a simulator that is not there."""
+        """Refuse an impossible capacity, and a simulator that is not there or not used."""
         if self.prior == "none" and self.use != "prior":
             raise SombrlError(f"--use {self.use} needs a simulator: add --prior low-fidelity or high-fidelity.")
+        if self.prior != "none" and self.use == "prior" and self.model.inference != "fsvgd":
+            raise SombrlError(
+                f"--model.inference {self.model.inference} has a prior of weights, not a simulator: add --prior none."
+            )
         if self.capacity < 1:
             raise SombrlError(f"--capacity must be at least 1 transition, not {self.capacity}.")
 

@@ -1,4 +1,4 @@
-"""The settings of a particle Bayesian neural network: SVGD, FSVGD and SimFSVGD."""
+"""The settings of a particle Bayesian neural network: SVGD, FSVGD, SimFSVGD, and a deep ensemble to compare with."""
 
 import dataclasses
 import math
@@ -18,8 +18,9 @@ NU_METHOD_FROM = 0.75  # of a fit with gp+nu-method: the share of its steps that
 class ParticleConfig:
     """The particles and how they are trained. The defaults are those of SimFSVGD on the RC car."""
 
-    inference: Literal["fsvgd", "svgd"] = "fsvgd"
-    """Particles are pushed apart, and have their prior, as functions; or as vectors of weights."""
+    inference: Literal["fsvgd", "svgd", "ensemble"] = "fsvgd"
+    """Particles are pushed apart, and have their prior, as functions; or as vectors of weights; or every one goes its
+    own way to the likeliest weights (a deep ensemble)."""
     particles: int = 10
     """Networks. One knows no epistemic uncertainty."""
     hidden: tuple[int, ...] = (64, 64, 64)
@@ -78,9 +79,9 @@ class ParticleConfig:
     """Draw that GP with every function, as the authors do; otherwise the Gaussian score adds its covariance, which is
     what the draws estimate. The other scores always draw."""
     weight_prior_std: float = 0.5
-    """SVGD: of the Gaussian prior of weights."""
+    """SVGD and ensemble: of the Gaussian prior of weights."""
     bias_prior_std: float = 10.0
-    """SVGD: of the Gaussian prior of biases."""
+    """SVGD and ensemble: of the Gaussian prior of biases."""
 
     def __post_init__(self):
         """Refuse numbers that cannot work."""
@@ -141,7 +142,7 @@ POSITIVE = (
     "bias_prior_std",
 )
 CHOICES = {
-    "inference": ("fsvgd", "svgd"),
+    "inference": ("fsvgd", "svgd", "ensemble"),
     "activation": get_args(ActivationName),
     "repulsion": get_args(RepulsionName),
     "score": get_args(ScoreName),

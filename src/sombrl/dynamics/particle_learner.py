@@ -99,8 +99,9 @@ class ParticleLearner(AbstractLearner):
         """How particles move."""
         config, legacy = self.config, self.config.prior_scaling == "legacy"
         kernel = config.bandwidth, config.repulsion, config.likelihood_exponent
-        if config.inference == "svgd":
-            return WeightSpace(statistics, *kernel, config.weight_prior_std, config.bias_prior_std, legacy)
+        if config.inference != "fsvgd":
+            stds, together = (config.weight_prior_std, config.bias_prior_std), config.inference == "svgd"
+            return WeightSpace(statistics, *kernel, *stds, legacy, together)
         return FunctionSpace(statistics, self.prior(estimator, statistics), *kernel, legacy)
 
     def prior(self, estimator: EstimatorName, statistics: Statistics) -> AbstractFunctionPrior:

@@ -1,7 +1,7 @@
 """Stein variational gradient descent (Liu & Wang, 2016): particles go downhill in U = -log p and push each other away.
 
 With dissimilar particles it is N separate optimisations; the kernel is what makes it a posterior. `WeightSpace` is
-SVGD on the weights of networks; fsvgd.py does the same with their values.
+SVGD on the weights of networks, and without the kernel a deep ensemble; fsvgd.py does the same with their values.
 """
 
 import abc
@@ -110,6 +110,7 @@ class WeightSpace(AbstractInference):
     weight_prior_std: float = eqx.field(static=True)
     bias_prior_std: float = eqx.field(static=True)
     legacy_scaling: bool = eqx.field(static=True)  # the prior divided by particles and parameters
+    together: bool = eqx.field(static=True, default=True)  # otherwise without a kernel: a deep ensemble
 
     def gradient(
         self, networks: Network, raw: Float[Array, " target"], batch: Batch, *, key: Key[Array, ""]
@@ -121,7 +122,7 @@ class WeightSpace(AbstractInference):
         value_slope, noise_slope = likelihood_slopes(values, batch.targets, raw, weight)
         (slopes,) = pull(value_slope)
         vectors, slopes = _flat(networks), _flat(slopes) + self._prior_slope(networks)
-        directions = stein_direction(vectors, slopes, self.bandwidth, self.repulsion)
+        directions = stein_direction(vectors, slopes, self.bandwidth, self.repulsion) if self.together else slopes
         one = jax.tree.map(lambda leaf: leaf[0], networks)
         unravel = jax.flatten_util.ravel_pytree(one)[1]
         disagreement = jnp.sqrt(jnp.mean(jnp.var(values, axis=0)))
