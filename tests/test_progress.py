@@ -71,7 +71,7 @@ def test_numbers_that_are_none_are_shown():
     stream = io.StringIO()
     episodes(stream, [5000.0], BROKEN | {"return": [math.nan, 2.0, 1.0]}, total=3)
     assert stream.getvalue().splitlines()[1] == (
-        "iteration 1/3  return 1.5 [1, 2] (1 not finite)  λ -  σ inf  bonus nan  loss -  decisions/s -  ETA 2h46m"
+        "iteration 1/3  return 1.5 [1, 2] (1 without)  λ -  σ inf  bonus nan  loss -  decisions/s -  ETA 2h46m"
     )
 
 

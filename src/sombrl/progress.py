@@ -193,15 +193,15 @@ def _short(value: Any) -> str:
 
 
 def _spread(returns: Any) -> str:
-    """Median [min, max] over the seeds that have a number, and how many have none."""
+    """Median [min, max] over the seeds that have a number, and how many have none: no episode of theirs has ended."""
     try:
         values = [] if returns is None else np.asarray(returns, dtype=float).ravel().tolist()
     except (TypeError, ValueError):
         return "-"
     finite = [value for value in values if math.isfinite(value)]
-    lost = f" ({len(values) - len(finite)} not finite)" if len(finite) < len(values) else ""
     if not finite:
-        return f"-{lost}"
+        return "-"
+    lost = f" ({len(values) - len(finite)} without)" if len(finite) < len(values) else ""
     return f"{_short(finite)} [{_short(min(finite))}, {_short(max(finite))}]{lost}"
 
 

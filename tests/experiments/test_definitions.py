@@ -11,9 +11,8 @@ from sombrl import agent
 from sombrl.agent import Agent, new_agent
 from sombrl.cli import main
 from sombrl.controllers.icem import PRESETS
-from sombrl.dreamer import agent as dreamer_agent
 from sombrl.envs.registry import make_envs
-from sombrl.experiments import EXPERIMENTS, SCALES, run_experiment
+from sombrl.experiments import EXPERIMENTS, SCALES, rccar, run_experiment
 from sombrl.experiments.base import FunctionCell, TrainCell
 from sombrl.experiments.figures import Panel, curves, draw_tiles
 from sombrl.experiments.gp import BONUS_WEIGHT
@@ -46,8 +45,7 @@ def shared_envs(made, monkeypatch):
             made[settings] = make_envs(*args, **options)
         return made[settings]
 
-    for module in (agent, dreamer_agent):
-        monkeypatch.setattr(module, "make_envs", make_once)
+    monkeypatch.setattr(agent, "make_envs", make_once)
 
 
 def build(cell: TrainCell) -> Agent:
@@ -99,7 +97,7 @@ def test_methods_have_their_own_numbers_and_no_others(scale):
         if cell.method == "optimistic":
             weight, schedule, bonus = explore.bonus_weight, explore.schedule, getattr(explore, "bonus", None)
             published = {"gp-icem": (BONUS_WEIGHT, "constant", "norm"), "mbpo": (1.0, "auto", "mean")}
-            published |= {"sim-fsvgd": (0.5, "linear", "norm"), "dreamer": (2.0, "auto", None)}
+            published |= {"sim-fsvgd": (rccar.WEIGHT, "linear", "norm"), "dreamer": (2.0, "auto", None)}
             assert (weight, schedule, bonus) == published[cell.algorithm]
         if cell.method == "hucrl":
             assert explore.beta == (3.0 if cell.run.setting == "non-episodic" else 2.0)

@@ -2,7 +2,9 @@
 
 Scale `paper` has the published model (ten particles of 3 × 64, 512 simulated functions a step), five seeds and 20
 episodes of 100 decisions; it is for a GPU. The model sees the car from the car, which needs fewer steps than the
-published 40000, and a search for a policy goes on from the last one. Scale `small` is for two CPU cores: two seeds, six
+published 40000, and a search for a policy goes on from the last one. λ falls from 0.1: the paper's is 0.5, but it does
+not say in which unit σ is, and in ours (that of the model's normalised outputs) a policy follows 0.5 to the edge of the
+floor until it has faded. Scale `small` is for two CPU cores: two seeds, six
 episodes, a sixth of the model's steps, a quarter of its functions and of the search. Its curves are an impression.
 """
 
@@ -23,6 +25,8 @@ CAR_LOOKS = {
     "optimistic": Look("SimFSVGD-Optimistic", COLORS[0]),
     "pets": Look("SimFSVGD", COLORS[3], "-."),
 }
+
+WEIGHT = 0.1  # λ in the first episode
 
 SEEDS = dict(zip(SCALES, (2, 2, 5), strict=True))
 EPISODES = dict(zip(SCALES, (2, 6, 20), strict=True))
@@ -51,7 +55,9 @@ def car_config(scale: str, explore: dict[str, Any] | None = None, **fields: Any)
     """SimFSVGD at a scale; `explore` are fields of the exploration, `fields` those of the algorithm."""
     config = SimFSVGDConfig(frame="body")
     parts = {name: dataclasses.replace(getattr(config, name), **given) for name, given in SIZES[scale].items()}
-    exploration = dataclasses.replace(config.explore, **(explore or {}))
+    explore = {} if explore is None else explore
+    weight = {} if "explore" in explore else {"bonus_weight": WEIGHT}  # only the optimistic ones have one
+    exploration = dataclasses.replace(config.explore, **(weight | explore))
     return dataclasses.replace(config, explore=exploration, **(parts | fields))
 
 

@@ -3,7 +3,7 @@
 The paper changes two things at once: imagined cars move by the mean plus noise instead of sampled particles, and there
 is a bonus. Here they are taken apart, two by two. Then, with both as published for the optimistic agent: the simulator
 with tyres as prior, none at all (FSVGD), no GP on top of it, a model in the world's frame as published, particles with
-a bandwidth by their median distance, and searches that begin with a new policy.
+a bandwidth by their median distance, searches that begin with a new policy, and the published λ.
 
 On the sparse reward (margin factor 5).
 """
@@ -23,6 +23,7 @@ EXPLORES: dict[str, dict[str, Any]] = {
     "noise-none": {"explore": "greedy"},
     "samples-bonus": {"imagine_by": "samples"},
     "samples-none": {"explore": "pets"},
+    "published-lambda": {"bonus_weight": 0.5},
 }
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "median-bandwidth": ("model", {"bandwidth": None}),
@@ -45,6 +46,7 @@ LOOKS = {
     "world-frame": Look("in the world's frame", COLORS[1], "--"),
     "median-bandwidth": Look("bandwidth by the median", COLORS[4], "--"),
     "fresh-search": Look("new policy at every search", COLORS[5], "-."),
+    "published-lambda": Look("λ from 0.5", COLORS[0], ":"),
 }
 
 

@@ -1,13 +1,14 @@
 """rccar-margins: figure 3, middle and right, of the paper (section 6, "Hardware experiments"): parking an RC car.
 
 SimFSVGD-Optimistic against SimFSVGD, whose imagined cars are sampled anew at every step and who has no bonus, on
-rewards that are dense (margin factor 20), sparse (5) and sparser (2, 1). λ falls from 0.5 to 0 within ten episodes. The
+rewards that are dense (margin factor 20), sparse (5) and sparser (2, 1). λ falls from 0.1 to 0 within ten episodes. The
 faint lines are the paper's medians, read off its figure; it does not say which factor its "very sparse" is, here it is
 drawn beside 2.
 
-Differs from the paper: the integrator of the car is a true Runge-Kutta one, past actions are shown as they are, the
-model sees the car from the car and is fitted to its prior before the first episode, and the policy is searched for with
-fewer and larger updates, from the last policy on. `rccar-ablation` has the frame and the search as published.
+Differs from the paper: λ (rccar.py says why); the integrator of the car is a true Runge-Kutta one, past actions are
+shown as they are, the model sees the car from the car and is fitted to its prior before the first episode, and the
+policy is searched for with fewer and larger updates, from the last policy on. `rccar-ablation` has λ, the frame and the
+search as published.
 """
 
 from typing import Any
