@@ -6,7 +6,7 @@ export OPENBLAS_NUM_THREADS := 1
 LOCK := $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	--extra report --extra tb --extra video --extra dmc --extra dev pyproject.toml -o requirements.lock
 
-.PHONY: setup demo test test-slow bench bench-peers lint lock clean
+.PHONY: setup demo test test-slow bench bench-peers lint dist try-wheel lock clean
 
 setup: .venv/.ready
 
@@ -45,6 +45,14 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+dist: setup  ## wheel and sdist
+	rm -rf dist
+	$(BIN)/hatchling build
+
+try-wheel: dist  ## the wheel in an empty environment of $(PYTHON): the core alone, then with pictures
+	tools/try_wheel.sh dist/*.whl $(PYTHON)
+	tools/try_wheel.sh dist/*.whl $(PYTHON) report,tb
 
 lock:  ## rewrite requirements.lock (needs uv for $(PYTHON))
 	$(LOCK)
