@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 # One BLAS thread: spinning OpenBLAS threads make a busy machine's Cholesky many times slower.
 export OPENBLAS_NUM_THREADS := 1
-LOCK := $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+LOCK := $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header \
 	--extra report --extra tb --extra video --extra dmc --extra dev pyproject.toml -o requirements.lock
 
-.PHONY: setup demo test test-slow bench bench-peers lint dist try-wheel lock clean
+.PHONY: setup demo test test-slow bench bench-peers lint docs dist try-wheel lock clean
 
 setup: .venv/.ready
 
@@ -46,6 +46,14 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: .venv-docs/.ready  ## the documentation site, strict: site/index.html opens without a server
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
+
+.venv-docs/.ready: docs/requirements.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.txt
+	@touch $@
+
 dist: setup  ## wheel and sdist
 	rm -rf dist
 	$(BIN)/hatchling build
@@ -56,6 +64,8 @@ try-wheel: dist  ## the wheel in an empty environment of $(PYTHON): the core alo
 
 lock:  ## rewrite requirements.lock (needs uv for $(PYTHON))
 	$(LOCK)
+	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header \
+		docs/requirements.in -o docs/requirements.txt
 
 clean:
-	rm -rf .venv .venv-peers
+	rm -rf .venv .venv-peers .venv-docs site

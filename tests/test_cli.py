@@ -2,11 +2,13 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 from sombrl.cli import main
+from sombrl.results import read_rows
 from tests.small import SMALL_FLAGS
 
 
@@ -100,6 +102,18 @@ def test_export_writes_every_number_once(run, capsys, tmp_path):
     assert {row["method"] for row in table} == {"gp-icem/optimistic"} and table[0]["setting"] == "finite-horizon"
     code, _, err = call(["export", str(run), "--out", str(out)], capsys)
     assert code == 2 and "there already" in err
+
+
+def test_export_leaves_out_what_was_not_measured(run, capsys, tmp_path):
+    """Where no episode ended since the last report its return is null."""
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    first, *rest = (copy / "metrics.jsonl").read_text().splitlines()
+    row = json.loads(first) | {"rollout/ep_rew_mean": None}
+    (copy / "metrics.jsonl").write_text("\n".join([json.dumps(row), *rest]) + "\n")
+    assert call(["export", str(copy), "--out", str(tmp_path / "x.csv")], capsys)[0] == 0
+    returns = [row for row in read_rows(tmp_path / "x.csv") if row.metric == "rollout/ep_rew_mean"]
+    assert len(returns) == len(rest)
 
 
 def test_an_existing_run_is_refused(run, capsys):

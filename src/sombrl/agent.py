@@ -150,6 +150,20 @@ class Agent:
         return self.parts.online
 
     @property
+    def has_policy(self) -> bool:
+        """Whether it acts by a policy that it learned, instead of planning."""
+        return self.parts.controller.learns
+
+    @property
+    def trained(self) -> str:
+        """How long it was trained, in words."""
+        return (
+            _plural(int(np.max(self.state.replay.added)), "decision")
+            if self.online
+            else _plural(self.iteration, "episode")
+        )
+
+    @property
     def window(self) -> int:
         """Decisions of an iteration, at most."""
         return self.run_config.report_every if self.online else self.setting.longest
@@ -557,6 +571,10 @@ def Dreamer(env: Any, **settings: Any) -> Agent:
 def GPICEM(env: Any, **settings: Any) -> Agent:
     """GP dynamics planned with iCEM; see `make` for the settings."""
     return make("gp-icem", env, **settings)
+
+
+def _plural(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _paid(task: AbstractTask, chunk: Chunk) -> np.ndarray:

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import jax
 import tyro
@@ -24,8 +24,14 @@ USAGE = """usage: sombrl COMMAND ...
   resume RUN        continue a run exactly         sombrl resume runs/p
   eval RUN          returns of the trained agent   sombrl eval runs/p --episodes 10 --video swing.gif
   plot RUN...       learning curves as a picture   sombrl plot runs/p runs/q
-  export RUN...     metrics of runs as one CSV     sombrl export runs/p --out results/pendulum.csv
+  export RUN...     metrics of runs as one table   sombrl export runs/p --out results/pendulum.csv
+  export-policy RUN a policy for NumPy or ONNX      sombrl export-policy runs/p --out pilot
+  export-replay RUN episodes as a Minari dataset    sombrl export-replay runs/p --out pendulum/replay-v0
+  report PATH...    runs and tables as one page    sombrl report runs --out report.html
   experiment NAME   the paper's experiments         sombrl experiment gp-episodic --scale small
+  sweep SPEC        many runs, on many machines    sombrl sweep examples/sweeps/pendulum.toml --backend local
+  status SWEEP      what became of its cells       sombrl status sweeps/pendulum --watch
+  tune SPEC         search for settings            sombrl tune examples/sweeps/tune.toml --trials 20
   hardware run C    drive a car and learn           sombrl hardware run runs/car --backend sim --episodes 20
   list WHAT         algorithms, explorations, envs, presets or experiments
   check-env ENV     whether an environment will work, and what to mend
@@ -45,6 +51,8 @@ class Output:
     """Episodes between checkpoints; Ctrl-C and faults save in any case."""
     tensorboard: bool = True
     """Write TensorBoard events (extra `tb`)."""
+    wandb: bool = False
+    """Write Weights & Biases runs, one per seed (extra `wandb`); offline unless WANDB_MODE=online."""
 
 
 def train(argv: list[str]) -> None:
@@ -91,6 +99,7 @@ def train(argv: list[str]) -> None:
         command=command,
         checkpoint_every=output.checkpoint_every,
         tensorboard=output.tensorboard,
+        wandb=output.wandb,
     )
     for task in run_config.downstream:
         print()
@@ -107,6 +116,7 @@ def resume(argv: list[str]) -> None:
         episodes: int | None = None,
         checkpoint_every: int = 1,
         tensorboard: bool = True,
+        wandb: bool = False,
     ) -> None:
         """Continue a run exactly where its last checkpoint is.
 
@@ -115,8 +125,9 @@ def resume(argv: list[str]) -> None:
             episodes: Train up to this many episodes instead of the run's own number; nothing else can change.
             checkpoint_every: Episodes between checkpoints.
             tensorboard: Write TensorBoard events.
+            wandb: Write Weights & Biases runs; those of before go on.
         """
-        resume_run(run, episodes=episodes, checkpoint_every=checkpoint_every, tensorboard=tensorboard)
+        resume_run(run, episodes=episodes, checkpoint_every=checkpoint_every, tensorboard=tensorboard, wandb=wandb)
         print(f"done: {run}  (sombrl eval {run} · sombrl plot {run})")
 
     _call(options, argv, "sombrl resume")
@@ -168,11 +179,11 @@ def export(argv: list[str]) -> None:
     from sombrl.results import export_runs
 
     def options(runs: Annotated[tuple[Path, ...], tyro.conf.Positional], out: Path, experiment: str = "run") -> None:
-        """The metrics of one or more runs as one long CSV, a row per seed, iteration and metric.
+        """The metrics of one or more runs as one long table, a row per seed, iteration and metric.
 
         Args:
             runs: Run folders.
-            out: The CSV file, new.
+            out: The file, new: .csv, or .parquet (extra `parquet`).
             experiment: What the first column says.
         """
         print(f"wrote {export_runs(list(runs), out, experiment)}")
@@ -180,10 +191,74 @@ def export(argv: list[str]) -> None:
     _call(options, argv, "sombrl export")
 
 
+def export_policy(argv: list[str]) -> None:
+    """Sombrl export-policy RUN [options]."""
+    from sombrl.export import export_policy as write
+
+    def options(
+        run: Annotated[Path, tyro.conf.Positional], out: Path, seed: int | None = None, onnx: bool = False
+    ) -> None:
+        """The trained policy as a folder that needs NumPy alone: policy.py, policy.json and policy.npz.
+
+        Args:
+            run: The run's folder.
+            out: The folder, new.
+            seed: Whose policy; default: the first seed's.
+            onnx: Also write policy.onnx (extra `onnx`).
+        """
+        print(f"wrote {write(run, out, seed=seed, onnx=onnx)}  (python {out / 'policy.py'} checks it)")
+
+    _call(options, argv, "sombrl export-policy")
+
+
+def export_replay(argv: list[str]) -> None:
+    """Sombrl export-replay RUN [options]."""
+    from sombrl.export import to_minari
+
+    def options(run: Annotated[Path, tyro.conf.Positional], out: str, seed: int | None = None) -> None:
+        """The episodes of a run's replay as a Minari dataset (extra `minari`).
+
+        Args:
+            run: The run's folder.
+            out: The dataset's name, new, e.g. pendulum/replay-v0; Minari keeps it in MINARI_DATASETS_PATH.
+            seed: Whose episodes; default: those of every seed, one after the other.
+        """
+        print(f"wrote {to_minari(run, out, seed=seed)}  (minari.load_dataset({out!r}))")
+
+    _call(options, argv, "sombrl export-replay")
+
+
+def report(argv: list[str]) -> None:
+    """Sombrl report PATH... [options]."""
+    from sombrl.report import watch, write_report
+
+    def options(
+        paths: Annotated[tuple[Path, ...], tyro.conf.Positional],
+        out: Path = Path("report.html"),
+        live: bool = False,
+        axis: Literal["frames", "decisions"] = "frames",
+        title: str | None = None,
+    ) -> None:
+        """One page about runs and tables of results that opens without a network: verdicts, curves, tables.
+
+        Args:
+            paths: Run folders, tables of results (.csv), or folders with such in them.
+            out: The page (.html), new.
+            live: Write the page again while the runs grow, until Ctrl-C; the open page reads itself again.
+            axis: What the curves are drawn over at first; the page can switch.
+            title: The page's heading.
+        """
+        written = (watch if live else write_report)(paths, out, axis=axis, title=title)
+        print(f"wrote {written}")
+
+    _call(options, argv, "sombrl report")
+
+
 def experiment(argv: list[str]) -> None:
     """Sombrl experiment NAME [options]."""
     from sombrl.experiments import EXPERIMENTS, redraw, run_experiment
     from sombrl.experiments import SCALES as scales
+    from sombrl.sweep.commands import BackendName, Flat, Workers, on_backend
 
     def options(
         name: Annotated[str, tyro.conf.Positional],
@@ -195,6 +270,8 @@ def experiment(argv: list[str]) -> None:
         env_workers: int = 0,
         data: tuple[Path, ...] = (),
         redraw_only: Annotated[bool, tyro.conf.arg(name="redraw")] = False,
+        backend: BackendName | None = None,
+        workers: Flat = Workers(),  # noqa: B008  (frozen)
     ) -> None:
         """One of the paper's experiments: a table, its manifest and a figure, in OUT/NAME/SCALE.csv, .json and .png.
 
@@ -212,12 +289,16 @@ def experiment(argv: list[str]) -> None:
             env_workers: Processes that step the simulators of a cell; 0: in turn. The numbers are the same.
             data: Files of an experiment on recorded data (rccar-real-regression), or a folder of them.
             redraw_only: Only draw the figure again, from the CSV that is there.
+            backend: Run the cells side by side, as `sombrl sweep` does; default: one after the other in this process.
+            workers: What the backend is told.
         """
         if name not in EXPERIMENTS:
             raise nearest(name, EXPERIMENTS, "experiment")
         if redraw_only:
             print(f"wrote {redraw(EXPERIMENTS[name], scale, out=out)}")
             return
+        if backend is None and workers != Workers():
+            raise SombrlError("--workers and the other options of a backend need one: add --backend local.")
         command = ["sombrl", "experiment", *argv]
         run_experiment(
             *(EXPERIMENTS[name], scale),
@@ -228,6 +309,7 @@ def experiment(argv: list[str]) -> None:
             env_workers=env_workers,
             data=data,
             command=command,
+            run_cells=None if backend is None else on_backend(backend, workers),
         )
 
     _call(options, argv, "sombrl experiment")
@@ -314,6 +396,27 @@ def demo(argv: list[str]) -> None:
     _call(options, argv, "sombrl demo")
 
 
+def sweep(argv: list[str]) -> None:
+    """Sombrl sweep SPEC [options]."""
+    from sombrl.sweep.commands import sweep as command
+
+    command(argv)
+
+
+def status(argv: list[str]) -> None:
+    """Sombrl status SWEEP [options]."""
+    from sombrl.sweep.commands import status as command
+
+    command(argv)
+
+
+def tune(argv: list[str]) -> None:
+    """Sombrl tune SPEC [options]."""
+    from sombrl.sweep.commands import tune as command
+
+    command(argv)
+
+
 def hardware(argv: list[str]) -> None:
     """Sombrl hardware run | status | check."""
     from sombrl.hardware.commands import hardware as command
@@ -327,7 +430,13 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "eval": evaluate,
     "plot": plot,
     "export": export,
+    "export-policy": export_policy,
+    "export-replay": export_replay,
+    "report": report,
     "experiment": experiment,
+    "sweep": sweep,
+    "status": status,
+    "tune": tune,
     "hardware": hardware,
     "list": list_names,
     "check-env": check_env,
@@ -345,7 +454,7 @@ def main(argv: list[str] | None = None) -> None:
     if argv[0] == "--version":
         print(f"sombrl {__import__('sombrl').__version__}")
         return
-    _use_compilation_cache()
+    use_compilation_cache()
     sys.path.insert(0, os.getcwd())  # for --env module:Id-v0 with a module of the user's; a console script lacks it
     try:
         if argv[0] not in COMMANDS:
@@ -415,7 +524,7 @@ def _free(path: Path) -> Path:
     return candidate
 
 
-def _use_compilation_cache() -> None:
+def use_compilation_cache() -> None:
     """Compile once per machine, not once per command."""
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "sombrl" / "xla"

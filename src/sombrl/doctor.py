@@ -26,6 +26,13 @@ EXTRAS = (
     ("pygame", "video", "films of Gymnasium's classic-control worlds"),
     ("dm_control", "dmc", "the DeepMind control suite"),
     ("ale_py", "atari", "Atari games"),
+    ("ray", "ray", "sweeps on a Ray cluster"),
+    ("submitit", "slurm", "sweeps on SLURM"),
+    ("optuna", "tune", "sombrl tune"),
+    ("onnx", "onnx", "policies as ONNX graphs"),
+    ("minari", "minari", "replay as Minari datasets"),
+    ("pyarrow", "parquet", "tables as Parquet"),
+    ("wandb", "wandb", "Weights & Biases"),
 )
 """Module, the extra that installs it, what it is for."""
 

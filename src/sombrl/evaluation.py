@@ -39,11 +39,13 @@ def evaluate_run(
     camera = None if video is None else _Camera(agent)
 
     returns = agent.evaluate(episodes, explore=explore, task=task, on_step=camera)
-    planner = "for the task alone, by the mean model"
+    planner = (
+        "by the policy, without its noise" if agent.has_policy else "planned for the task alone, by the mean model"
+    )
     if explore:
         planner = f"with the {agent.config.explore.explore} strategy, as in training"
     elif task is not None:
-        planner = f"for the task {task}, zero-shot, by the mean model"
+        planner = f"planned for the task {task}, zero-shot, by the mean model"
     print(table(agent, returns, planner))
     _extend(record_path, _record(agent, returns, explore, task, planner))
     print(f"added to {record_path}")
@@ -61,8 +63,8 @@ def table(agent: Agent, returns: np.ndarray, planner: str) -> str:
     """The returns, [episodes, seeds], as text: a line per seed, then all of them together."""
     count, num_seeds = returns.shape
     lines = [
-        f"{agent.label} · after {agent.iteration} episodes of training",
-        f"{count} episode{'s' * (count != 1)} per seed, planned {planner}",
+        f"{agent.label} · after {agent.trained} of training",
+        f"{count} episode{'s' * (count != 1)} per seed, {planner}",
         "",
         f"{'seed':>6}  {'median':>10}  [{'min':>10}, {'max':>10}]",
     ]
@@ -122,7 +124,7 @@ def _record(agent: Agent, returns: np.ndarray, explore: bool, task: str | None, 
             "explore": explore,
             "task": task,
             "planner": planner,
-            "trained_episodes": agent.iteration,
+            "trained": agent.trained,
         },
         "returns": {str(seed): column.tolist() for seed, column in zip(agent.seeds, returns.T, strict=True)},
     }

@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from sombrl.checkpoint import sync_folder, write_synced
 from sombrl.records import RunFault, SombrlError
@@ -25,12 +26,10 @@ METRICS = (
 
 
 def export_runs(runs: list[Path], out: Path, experiment: str) -> Path:
-    """Write the metrics of finished or running runs as CSV; refuses to overwrite."""
+    """Write the metrics of finished or running runs as CSV, or as Parquet if `out` says so; refuses to overwrite."""
     if out.exists():
         raise SombrlError(f"{out} is there already: delete it or choose another --out.")
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
+    lines: list[tuple[Any, ...]] = []
     for path in runs:
         folder = RunFolder.open(path)
         config, rows = folder.config, folder.rows()
@@ -41,12 +40,13 @@ def export_runs(runs: list[Path], out: Path, experiment: str) -> Path:
         for row in rows:
             where = (experiment, method, env, setting, row["seed"])
             counts = (row["env_frames"], row["decisions"])
-            table.writerows((*where, metric, *counts, row[metric]) for metric in METRICS if metric in row)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_synced(out, text.getvalue().encode())
-    except OSError as error:
-        raise RunFault(f"cannot write {out}: {error.strerror or error}.") from error
+            lines += [(*where, metric, *counts, row[metric]) for metric in METRICS if row.get(metric) is not None]
+    if out.suffix == ".parquet":
+        from sombrl.export.parquet import parquet_bytes
+
+        write_whole(out, parquet_bytes(COLUMNS, lines))
+    else:
+        write_whole(out, _csv(lines))
     return out
 
 
@@ -67,10 +67,14 @@ class Row:
 
 def rows_text(rows: Iterable[Row]) -> str:
     """The table as CSV. A number is written so that reading it gives the same float again."""
+    return _csv(dataclasses.astuple(row) for row in rows)
+
+
+def _csv(lines: Iterable[tuple[Any, ...]]) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows(dataclasses.astuple(row) for row in rows)
+    table.writerows(lines)
     return text.getvalue()
 
 

@@ -121,6 +121,23 @@ class RunFolder:
         finally:
             os.close(descriptor)
 
+    @property
+    def in_use(self) -> bool:
+        """Whether another process holds the lock at this moment."""
+        try:
+            descriptor = os.open(self.path / ".lock", os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system that cannot lock
+            return False
+        finally:
+            os.close(descriptor)
+        return False
+
     def append(self, rows: list[dict]) -> None:
         """Add rows to the metrics, on disk when this returns; all of them or, when the disk is full, none."""
         text = "".join(_line(row) for row in rows).encode()

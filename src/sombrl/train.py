@@ -18,7 +18,7 @@ from sombrl.loop import Report
 from sombrl.progress import Progress
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs import RunFolder
-from sombrl.sinks import TensorBoardSink
+from sombrl.sinks import Sink, TensorBoardSink, WandbSink, require_wandb
 from sombrl.together import iterate
 
 Hook = Callable[[Agent, Report], None]
@@ -33,20 +33,32 @@ def train(
     command: list[str] | None = None,
     checkpoint_every: int = 1,
     tensorboard: bool = True,
+    wandb: bool = False,
     hook: Hook = lambda agent, report: None,
 ) -> Agent:
     """Start a run in the new folder `out` and see it through."""
+    if wandb:
+        require_wandb()
     agent = new_agent(algorithm, config, run_config)  # before the folder: bad settings leave nothing behind
     agent.planned_iterations  # noqa: B018  (refuses --decisions where there are episodes)
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
     for line in agent.opening:
         print(line)
-    drive([Run(agent, folder, False, hook)], agent.planned_iterations, checkpoint_every, tensorboard)
+    drive([Run(agent, folder, False, hook)], agent.planned_iterations, checkpoint_every, tensorboard, wandb)
     return agent
 
 
-def resume(path: Path, *, episodes: int | None = None, checkpoint_every: int = 1, tensorboard: bool = True) -> Agent:
+def resume(
+    path: Path,
+    *,
+    episodes: int | None = None,
+    checkpoint_every: int = 1,
+    tensorboard: bool = True,
+    wandb: bool = False,
+) -> Agent:
     """Continue a run exactly where its last checkpoint is, up to its own number of episodes or a new one."""
+    if wandb:
+        require_wandb()
     folder = RunFolder.open(path)
     # Killed before its first checkpoint: the run starts over, which is where it was.
     agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
@@ -59,7 +71,7 @@ def resume(path: Path, *, episodes: int | None = None, checkpoint_every: int = 1
         raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
     if until <= agent.iteration:
         raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
-    drive([Run(agent, folder, True)], until, checkpoint_every, tensorboard)
+    drive([Run(agent, folder, True)], until, checkpoint_every, tensorboard, wandb)
     return agent
 
 
@@ -77,14 +89,14 @@ class Run:
     """About rewards that nobody can learn from."""
 
 
-def drive(runs: Sequence[Run], until: int, checkpoint_every: int, tensorboard: bool) -> None:
+def drive(runs: Sequence[Run], until: int, checkpoint_every: int, tensorboard: bool, wandb: bool = False) -> None:
     """Train up to iteration `until`; several agents side by side (together.py).
 
     Metrics first, then the checkpoint: on resume the metrics are cut back to the checkpoint, never short of it.
     """
     if checkpoint_every < 1:
         raise SombrlError(f"--checkpoint-every must be at least 1, not {checkpoint_every}.")
-    agents, sinks = [run.agent for run in runs], []
+    agents, sinks = [run.agent for run in runs], list[list[Sink]]()
     label = agents[0].label if len(runs) == 1 else f"{agents[0].label} and {len(runs) - 1} beside it"
     with contextlib.ExitStack() as stack:
         for run in runs:
@@ -93,12 +105,12 @@ def drive(runs: Sequence[Run], until: int, checkpoint_every: int, tensorboard: b
         for run in runs:
             run.saved = run.agent.iteration if run.resumed else None
             run.folder.truncate(run.agent.iteration)
-            sinks.append(_sink(run) if tensorboard else None)
+            sinks.append(_sinks(run, tensorboard, wandb))
         try:
             with Progress(until, label, sum(len(agent.seeds) for agent in agents)) as shown:
                 for reports in _reports(agents, until, shown.decision):
-                    for run, report, sink in zip(runs, reports, sinks, strict=True):
-                        _record(run, report, sink, due=_due(run.agent.iteration, checkpoint_every, until))
+                    for run, report, own in zip(runs, reports, sinks, strict=True):
+                        _record(run, report, own, due=_due(run.agent.iteration, checkpoint_every, until))
                     shown.iteration(_summary(agents, reports))
         except (KeyboardInterrupt, RunFault, jax.errors.JaxRuntimeError) as stop:
             if isinstance(stop, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(stop):
@@ -107,7 +119,7 @@ def drive(runs: Sequence[Run], until: int, checkpoint_every: int, tensorboard: b
                 if run.saved != run.agent.iteration and run.agent.iteration > 0:
                     run.agent.save_checkpoint(run.folder)
             folders = " ".join(str(run.folder.path) for run in runs)
-            where = f"{agents[0].iteration} of {until} episodes are saved; continue with: sombrl resume {folders}"
+            where = f"{agents[0].iteration} of {until} iterations are saved; continue with: sombrl resume {folders}"
             if isinstance(stop, RunFault):
                 raise RunFault(f"{str(stop).rstrip('.')}; {where}") from stop
             if not isinstance(stop, KeyboardInterrupt):
@@ -117,9 +129,10 @@ def drive(runs: Sequence[Run], until: int, checkpoint_every: int, tensorboard: b
                 ) from stop
             raise Interrupted(where) from None
         finally:
-            for sink in sinks:
-                if sink:
+            for own in sinks:
+                for sink in own:
                     sink.close()
+                _tell(own)
 
 
 def _reports(agents: Sequence[Agent], until: int, on_decision: Callable[[int, int], None]) -> Iterator[list[Report]]:
@@ -130,7 +143,7 @@ def _reports(agents: Sequence[Agent], until: int, on_decision: Callable[[int, in
             yield [report]
 
 
-def _record(run: Run, report: Report, sink: TensorBoardSink | None, *, due: bool) -> None:
+def _record(run: Run, report: Report, sinks: Sequence[Sink], *, due: bool) -> None:
     """Write what an iteration has brought."""
     agent, rows = run.agent, run.agent.rows(report)
     if not run.warned and (warning := agent.reward_warning(report)):
@@ -143,8 +156,9 @@ def _record(run: Run, report: Report, sink: TensorBoardSink | None, *, due: bool
     if due:
         agent.save_checkpoint(run.folder)
         run.saved = agent.iteration
-    if sink:
+    for sink in sinks:
         sink.write(rows)
+    _tell(sinks)
     run.hook(agent, report)
 
 
@@ -159,12 +173,22 @@ def _summary(agents: Sequence[Agent], reports: Sequence[Report]) -> dict[str, An
     return summaries[0] | {"return": [r for s in summaries for r in s["return"]], "decisions_per_s": rate}
 
 
-def _sink(run: Run) -> TensorBoardSink:
-    frames = max((row["env_frames"] for row in run.folder.rows()), default=0)
-    sink = TensorBoardSink(run.folder.tensorboard, run.agent.seeds, frames if run.resumed else None)
-    for note in sink.notes:
-        print(note, file=sys.stderr)
-    return sink
+def _sinks(run: Run, tensorboard: bool, wandb: bool) -> list[Sink]:
+    sinks: list[Sink] = []
+    if tensorboard:
+        frames = max((row["env_frames"] for row in run.folder.rows()), default=0)
+        sinks.append(TensorBoardSink(run.folder.tensorboard, run.agent.seeds, frames if run.resumed else None))
+    if wandb:
+        sinks.append(WandbSink(run.folder.path, run.agent.seeds, run.agent.to_json(), run.folder.rows()))
+    _tell(sinks)
+    return sinks
+
+
+def _tell(sinks: Sequence[Sink]) -> None:
+    """Print what sinks have to say, once."""
+    for sink in sinks:
+        while sink.notes:
+            print(sink.notes.pop(0), file=sys.stderr)
 
 
 class Interrupted(Exception):

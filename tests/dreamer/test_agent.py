@@ -47,6 +47,14 @@ def test_a_seed_alone_is_that_seed_among_others(pair):
     np.testing.assert_equal(without_time(alone), [[report[1]] for report in without_time(together)])
 
 
+def test_what_is_saved_does_not_depend_on_the_precision_of_a_machine():
+    """An accelerator computes in bfloat16; its runs are evaluated and exported on laptops."""
+    half = agent(precision="bfloat16")
+    next(iter(half.iterations(1)))
+    for ours, theirs in zip(jax.tree.leaves(half.state), jax.tree.leaves(agent().state), strict=True):
+        assert np.shape(ours) == np.shape(theirs) and np.asarray(ours).dtype == np.asarray(theirs).dtype
+
+
 def test_what_a_run_reports(pair):
     trained, rows = pair
     last = rows[-1][0]

@@ -268,17 +268,20 @@ class Dreamer:
     ) -> tuple[Float[Array, " action"], Latent]:
         """The action after an observation, and the state it was chosen in; `action` is the previous one.
 
-        The state is always sampled, the action unless it is to be the likeliest.
+        The state is always sampled, the action unless it is to be the likeliest. States come and go in float32, so
+        that a run saved on an accelerator goes on anywhere.
         """
         networks = self._cast(networks)
+        latent = jax.tree.map(lambda leaf: leaf.astype(self.dtype), latent)
         observe_key, action_key = jr.split(key)
         latent, _, _ = networks.rssm.observe(latent, action, networks.encoder(obs), first, key=observe_key)
         chosen = networks.policy(latent.features)
+        latent = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), latent)
         return (chosen.sample(key=action_key) if sample else chosen.mode()), latent
 
     def initial_latents(self, rows: int) -> Latent:
-        """Where episodes begin, [rows, ...]."""
-        latent = zero_latent(self.size, self.dtype)
+        """Where episodes begin, [rows, ...], float32."""
+        latent = zero_latent(self.size, jnp.dtype(jnp.float32))
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent)
 
     # ------------------------------------------------------------------------------------------ learn

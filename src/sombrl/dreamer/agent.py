@@ -106,6 +106,16 @@ class DreamerAgent(Agent):
             yield report
 
     @property
+    def has_policy(self) -> bool:
+        """It learns one."""
+        return True
+
+    @property
+    def trained(self) -> str:
+        """How long it was trained, in words."""
+        return f"{self.state.streams.decisions.reshape(len(self.seeds), -1).sum(axis=1).max()} decisions"
+
+    @property
     def ticks(self) -> int:
         """Records of every environment in an iteration."""
         return max(1, self.run_config.report_every // self.config.envs)
@@ -191,7 +201,7 @@ class DreamerAgent(Agent):
         one = jax.tree.map(lambda leaf: leaf[:1], self.state.learned.networks)
         action, state = self._choose(programs, one, self.seeds[:1], state, obs.astype(self.layout.dtype), first)
         scaled = self.envs.physical(executed(action, self.envs.spec.discrete))
-        return (scaled[0] if single else scaled), state
+        return (scaled[0, ...] if single else scaled), state
 
     def evaluate(
         self,

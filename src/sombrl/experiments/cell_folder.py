@@ -1,6 +1,7 @@
 """A cell on disk: its settings, what it needs to go on after a kill, and, once it is finished, its rows.
 
-`rows.csv` is written last, aside and renamed, so a cell is finished exactly when that file is there.
+`rows.csv` is written last, aside and renamed, so a cell is finished exactly when that file is there. `attempts.jsonl`
+says when, where and from which iteration on somebody worked on it, and why they gave up.
 """
 
 import contextlib
@@ -8,6 +9,8 @@ import dataclasses
 import datetime
 import functools
 import json
+import os
+import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -34,6 +37,7 @@ class CellFolder:
         """`env_workers` processes step the cell's simulators, which changes no number."""
         self.path, self.experiment, self.cell, self.env_workers = path, experiment, cell, env_workers
         self.rows_path = path / "rows.csv"
+        self.attempts_path = path / "attempts.jsonl"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -61,7 +65,8 @@ class CellFolder:
         made = self.path / "settings.json"
         try:
             if not made.exists():
-                if any(not entry.name.startswith(".") for entry in self.path.iterdir()):
+                names = {entry.name for entry in self.path.iterdir()} - {self.attempts_path.name}
+                if any(not name.startswith(".") for name in names):
                     raise SombrlError(f"{self.path} is no cell of an experiment: choose another --runs.")
                 return
             same = json.loads(made.read_text()) == self.settings
@@ -83,12 +88,47 @@ class CellFolder:
         except OSError as error:
             raise RunFault(f"cannot create {self.path}: {error.strerror or error}.") from error
         with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(RunFolder(self.path).lock())
-            except SombrlError:
-                yield False
+            # More than once, because whoever looks at a cell (`in_use`) holds it for that moment.
+            for _ in range(3):
+                try:
+                    stack.enter_context(RunFolder(self.path).lock())
+                except SombrlError:
+                    time.sleep(0.05)
+                    continue
+                yield True
                 return
-            yield True
+            yield False
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a process works on this cell at this moment."""
+        return RunFolder(self.path).in_use
+
+    def attempts(self) -> list[dict[str, Any]]:
+        """Every start and every failure so far, oldest first; a line that a kill has cut off is left out."""
+        try:
+            lines = self.attempts_path.read_text().split("\n")[:-1]
+        except FileNotFoundError:
+            return []
+        found = []
+        for line in lines:
+            with contextlib.suppress(ValueError):  # what is left of a line that was cut off
+                found.append(json.loads(line))
+        return found
+
+    def note(self, event: str, **facts: Any) -> None:
+        """Add a line to the attempts, on disk when this returns."""
+        where = {"time": time.time(), "host": socket.gethostname(), "pid": os.getpid()}
+        line = json.dumps({"event": event, **where, **facts}) + "\n"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with open(self.attempts_path, "ab+", buffering=0) as file:
+                end = file.seek(0, os.SEEK_END)
+                whole = end == 0 or os.pread(file.fileno(), 1, end - 1) == b"\n"
+                file.write((line if whole else f"\n{line}").encode())
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise RunFault(f"cannot write {self.attempts_path}: {error.strerror or error}.") from error
 
     def adopt(self, experiments: Path) -> str | None:
         """Take the rows over from a finished cell of the same settings in another experiment; its name, or None."""
@@ -130,6 +170,8 @@ class CellFolder:
         resumed = (self.path / "settings.json").exists()
         if not resumed:
             write_whole(self.path / "settings.json", json.dumps(self.settings, indent=1))
+        if isinstance(self.cell, FunctionCell):
+            self.note("started")
         return resumed
 
     def _finish(self, seconds: float, resumed: bool, together: int, command: list[str]) -> None:
@@ -167,6 +209,7 @@ class CellFolder:
             folder = RunFolder.create(path, agent.to_json(), command)
         for note in agent.notes:
             print(note, file=sys.stderr)
+        self.note("started", iteration=agent.iteration, planned=agent.planned_iterations)
         # First for an agent that was killed between its checkpoint and its evaluation.
         self._evaluate(cell, agent)
         return Run(agent, folder, agent.iteration > 0, functools.partial(self._evaluate, cell))

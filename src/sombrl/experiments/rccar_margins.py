@@ -1,4 +1,4 @@
-"""rccar-margins: figure 3, middle and right, of the paper (section 6, "Hardware experiments"): parking an RC car.
+"""rccar-margins: figure 4, right, of the paper (section 6, "Hardware experiments"): parking an RC car.
 
 SimFSVGD-Optimistic against SimFSVGD, whose imagined cars are sampled anew at every step and who has no bonus, on
 rewards that are dense (margin factor 20), sparse (5) and sparser (2, 1). λ falls from 0.1 to 0 within ten episodes. The
@@ -64,7 +64,7 @@ def draw(rows: list[Row]) -> Any:
 RCCAR_MARGINS = Experiment(
     name="rccar-margins",
     summary="SimFSVGD-Optimistic against SimFSVGD, rewards from dense to very sparse",
-    figure="figure 3, middle and right",
+    figure="figure 4, right",
     cells=cells,
     draw=draw,
     headlines=(

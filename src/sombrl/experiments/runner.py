@@ -21,6 +21,9 @@ from sombrl.results import Row, read_rows, rows_text, write_whole
 from sombrl.runs import provenance
 from sombrl.train import Interrupted, terminate_as_interrupt
 
+RunCells = Callable[[list[CellFolder], list[str], Path | None, list[str]], None]
+"""Cells, their names, the folder of all experiments' cells if there is one, and the command."""
+
 
 def run_experiment(
     experiment: Experiment,
@@ -33,13 +36,15 @@ def run_experiment(
     env_workers: int = 0,
     data: Sequence[Path] = (),
     command: list[str] | None = None,
+    run_cells: RunCells | None = None,
 ) -> Path | None:
     """Bring the cells that match to their end. When none is left, write the results and return the CSV's path.
 
     `partial` writes those of the finished cells also when some are left. A cell that another experiment in `runs` has
     finished with the same settings is taken over. Several processes may work on one experiment: each takes cells that
     no other has, and the last one writes. `env_workers` processes step simulators side by side. `data` are the files of
-    an experiment that needs some; a folder stands for its npz files, in the order of their names.
+    an experiment that needs some; a folder stands for its npz files, in the order of their names. `run_cells` brings
+    cells to their end in another way than one after the other in this process.
     """
     if env_workers < 0:
         raise SombrlError(f"--env-workers must be 0 or more, not {env_workers}.")
@@ -60,7 +65,7 @@ def run_experiment(
     try:
         with terminate_as_interrupt():
             names = [cell.name for cell in chosen]
-            _run_cells([folders[name] for name in names], names, runs, command or again)
+            (run_cells or run_in_turn)([folders[name] for name in names], names, runs, command or again)
     except (KeyboardInterrupt, Interrupted):
         done = sum(folder.finished for folder in folders.values())
         raise Interrupted(
@@ -124,7 +129,8 @@ def table(rows: list[Row], headlines: Iterable[Headline]) -> str:
     return "\n".join(text)
 
 
-def _run_cells(folders: list[CellFolder], names: list[str], runs: Path, command: list[str]) -> None:
+def run_in_turn(folders: list[CellFolder], names: list[str], runs: Path | None, command: list[str]) -> None:
+    """Bring cells to their end, one after the other, in this process; what others have finished in `runs` is taken."""
     total = len(folders)
     left = [i for i, folder in enumerate(folders) if not folder.finished]
     skipped = total - len(left)
@@ -141,7 +147,7 @@ def _run_cells(folders: list[CellFolder], names: list[str], runs: Path, command:
             if folder.finished:  # another process was quicker
                 skipped += 1
                 continue
-            if theirs := folder.adopt(runs):
+            if runs is not None and (theirs := folder.adopt(runs)):
                 print(f"{at} … taken over from {theirs}", flush=True)
                 skipped += 1
                 continue
@@ -153,8 +159,8 @@ def _run_cells(folders: list[CellFolder], names: list[str], runs: Path, command:
                 except RunFault as fault:
                     raise RunFault(f"cell {names[i]}: {fault}") from fault
         remaining = sum(not folders[j].finished for j in left if j > i)
-        eta = f", ETA {_duration(statistics.fmean(seconds) * remaining)}" if remaining else ""
-        print(f"{at} … done in {_duration(seconds[-1])} ({skipped} skipped, {remaining} left{eta})", flush=True)
+        eta = f", ETA {duration(statistics.fmean(seconds) * remaining)}" if remaining else ""
+        print(f"{at} … done in {duration(seconds[-1])} ({skipped} skipped, {remaining} left{eta})", flush=True)
 
 
 def _beside(folder: CellFolder, other: CellFolder, stack: contextlib.ExitStack) -> bool:
@@ -192,11 +198,14 @@ def _publish(experiment: Experiment, scale: str, folders: list[CellFolder], out:
 
 
 def _manifest(experiment: Experiment, scale: str, folders: list[CellFolder], command: list[str]) -> dict:
+    what = {"experiment": experiment.name, "figure": experiment.figure, "scale": scale}
+    return what | cells_manifest(folders, command)
+
+
+def cells_manifest(folders: list[CellFolder], command: list[str]) -> dict:
+    """What one needs to know to get the rows of finished cells again."""
     settings = json.dumps([folder.settings for folder in folders], sort_keys=True)
     return {
-        "experiment": experiment.name,
-        "figure": experiment.figure,
-        "scale": scale,
         **provenance(command),
         "settings_sha256": hashlib.sha256(settings.encode()).hexdigest(),
         "cells": {folder.cell.name: folder.record() for folder in folders},
@@ -256,5 +265,6 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A few words for a time."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -1,19 +1,42 @@
-"""A strategy that is not in the table, and the loop without an agent around it.
+"""A bonus of your own, a weight for it, and the loop without an agent around it.
 
-Exploration = how imagined states move × what uncertainty is worth × how much that counts. Here: sampled futures as
-in PETS, the bonus of SOMBRL, and a weight that fades to zero.
+Exploration = how imagined states move × what uncertainty is worth × how much that counts. Here: by the mean, as in
+SOMBRL; ignorance of the car's position alone; and a weight that fades with the root of the iteration.
 
-    python examples/own_strategy.py [--quick]
+    python examples/own_bonus.py [--quick]
 """
 
 import argparse
+
+import equinox as eqx
+import jax.numpy as jnp
 
 import sombrl
 from sombrl.controllers import ICEM, ICEMConfig
 from sombrl.dynamics.gp import GPConfig, GPLearner
 from sombrl.envs.registry import make_envs
-from sombrl.exploration import EpistemicNorm, Exploration, Linear, Resampled
+from sombrl.exploration import AbstractBonus, AbstractWeight, Exploration, Mean
 from sombrl.settings import FiniteHorizon
+
+
+class IgnoranceOf(AbstractBonus):
+    """σ of one coordinate, in normalised units: what is not named is not worth a look."""
+
+    coordinate: int = eqx.field(static=True)
+
+    def __call__(self, prediction):
+        """The bonus at one state and action."""
+        return prediction.epistemic_std[self.coordinate] / prediction.scale[self.coordinate]
+
+
+class InverseRoot(AbstractWeight):
+    """λₙ = start/√(n + 1)."""
+
+    start: float
+
+    def __call__(self, iteration, dynamics):
+        """λₙ; an array, so that it changes without compiling again."""
+        return self.start / jnp.sqrt(iteration.astype(jnp.float32) + 1.0)
 
 
 def main() -> None:
@@ -30,7 +53,7 @@ def main() -> None:
     reports = sombrl.run(
         envs,
         GPLearner(envs.spec.obs_dim, envs.spec.action_dim, learn_task=False, config=gp),  # the reward is known
-        Exploration(propagation=Resampled(), bonus=EpistemicNorm(), bonus_weight=Linear(10.0, 0.0, 6)),
+        Exploration(propagation=Mean(), bonus=IgnoranceOf(coordinate=0), bonus_weight=InverseRoot(10.0)),
         ICEM(icem),
         FiniteHorizon(envs.spec.episode_length),
         seeds=seeds,

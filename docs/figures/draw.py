@@ -1,0 +1,94 @@
+"""Our curves beside published ones: draws mbpo.svg and rccar.svg in this folder, from committed numbers alone.
+
+python docs/figures/draw.py
+
+published.csv has what others have published for the same tasks, with its source; the paper's curves of the car are in
+`sombrl.experiments.rccar_margins`, read off its figure. Nothing else is drawn.
+"""
+
+import csv
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+from sombrl.experiments.figures import TITLES, curves, select
+from sombrl.experiments.mbpo import MBPO_LOOKS
+from sombrl.experiments.rccar import CAR_LOOKS
+from sombrl.experiments.rccar_margins import PUBLISHED, PUBLISHED_AT
+from sombrl.results import read_rows
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parents[1] / "results"
+MARKS = {"SAC, 2 updates": ("s", "0.45"), "TD-MPC2": ("^", "0.45"), "BRO, 10 updates": ("D", "0.45")}
+SECOND = {5: "second-margin-5-lambda-0.1", 2: "second-margin-2-lambda-0.1"}
+LAST_FRAME = 150_000
+
+
+def draw_mbpo() -> plt.Figure:
+    """Six tasks of DeepMind Control: our medians and quartiles, DreamerV3's published mean, marks at 100k frames."""
+    rows = [row for name in ("paper", "paper-interrupted") for row in read_rows(RESULTS / "mbpo-state" / f"{name}.csv")]
+    rows = [row for row in rows if row.metric == "eval/ep_rew_mean" and row.env_frames <= LAST_FRAME]
+    with (HERE / "published.csv").open() as file:
+        published = list(csv.DictReader(file))
+    envs = [env for env in dict.fromkeys(row.env for row in rows) if env.startswith("dmc:")]
+    figure, tiles = plt.subplots(2, 3, figsize=(10, 5.6), layout="constrained")
+    for axes, env in zip(tiles.flat, envs, strict=True):
+        for method in ("optimistic", "greedy", "pets"):
+            look = MBPO_LOOKS[method]
+            frames, values = curves(select(rows, env=env, method=method), "env_frames")
+            low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=1)
+            x = np.nanmax(frames, axis=1) / 1000
+            axes.plot(x, middle, look.dash, color=look.color, label=look.label)
+            axes.fill_between(x, low, high, color=look.color, alpha=0.15, linewidth=0)
+        line = [p for p in published if p["env"] == env and p["method"] == "DreamerV3"]
+        frames = [int(p["env_frames"]) / 1000 for p in line]
+        axes.plot(frames, [float(p["mean"]) for p in line], ":", color="0.3", label="DreamerV3, published")
+        for method, (marker, colour) in MARKS.items():
+            for p in published:
+                if (p["env"], p["method"]) == (env, method):
+                    style = {"color": colour, "markersize": 5, "fillstyle": "none", "linestyle": ""}
+                    axes.plot([100], [float(p["mean"])], marker, label=f"{method}, published", **style)
+        axes.set(title=TITLES[env], xlabel="thousand frames", ylabel="return", xlim=(0, LAST_FRAME / 1000))
+    handles, labels = tiles.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def draw_car() -> plt.Figure:
+    """Three rewards: our first runs, our second ones where there are any, and the paper's medians."""
+    rows = read_rows(RESULTS / "rccar-margins" / "paper-first.csv")
+    figure, tiles = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
+    names = {20: "dense", 5: "sparse", 2: "very sparse"}
+    for axes, (margin, name) in zip(tiles, names.items(), strict=True):
+        env = f"rc-car margin_factor={margin}"
+        for method, look in CAR_LOOKS.items():
+            _, values = curves(select(rows, env=env, method=method, metric="rollout/ep_rew_mean"))
+            _band(axes, values, look.color, look.dash, f"{look.label}, first run")
+            axes.plot(PUBLISHED_AT, PUBLISHED[env, method], ":", color=look.color, label=f"{look.label}, published")
+        if margin in SECOND:
+            second = read_rows(RESULTS / "rccar-margins" / f"{SECOND[margin]}.csv")
+            _, values = curves(select(second, metric="rollout/ep_rew_mean"))
+            _band(axes, values, "#222222", "-", "SimFSVGD-Optimistic, second run, λ from 0.1")
+        axes.set(title=f"margin factor {margin}, {name}", xlabel="episode", ylabel="return", xlim=(1, 20))
+    handles, labels = tiles[1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _band(axes: plt.Axes, values: np.ndarray, colour: str, dash: str, label: str) -> None:
+    low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=1)
+    episodes = np.arange(1, len(middle) + 1)
+    axes.plot(episodes, middle, dash, color=colour, label=label)
+    axes.fill_between(episodes, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+if __name__ == "__main__":
+    plt.rcParams.update(
+        {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "sombrl"}
+    )
+    for name, draw in {"mbpo": draw_mbpo, "rccar": draw_car}.items():
+        draw().savefig(HERE / f"{name}.svg", metadata={"Date": None})

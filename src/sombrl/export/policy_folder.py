@@ -1,0 +1,261 @@
+"""A trained policy as a folder that NumPy alone can load: `sombrl export-policy`.
+
+policy.npz has the arrays, policy.json says what they are and holds a few recorded actions, and policy.py is
+`sombrl/export/policy.py`, which needs neither sombrl nor JAX. Before the folder appears its actions are compared with
+the recorded ones.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from sombrl.agent import Agent, load
+from sombrl.algorithms.dreamer import Dreamer
+from sombrl.checkpoint import sync_folder, versions, write_synced
+from sombrl.controllers.sac_losses import gaussian
+from sombrl.dreamer.agent import DreamerAgent
+from sombrl.dynamics.rssm import zero_latent
+from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.jax_envs import JaxEnvs
+from sombrl.envs.layout import Part
+from sombrl.envs.rc_car import RCCar
+from sombrl.export import policy as deployed
+from sombrl.hardware.policy import Actor
+from sombrl.records import RunFault, SombrlError
+
+FORMAT = 1
+EXAMPLES = 8
+TOLERANCE = 1e-5
+"""Of a recorded action, in half ranges: float32 sums in another order differ by about 1e-6."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """What goes into policy.json and policy.npz."""
+
+    info: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+def export_policy(run: Agent | str | Path, out: str | Path, *, seed: int | None = None, onnx: bool = False) -> Path:
+    """Write the policy of one seed, by default the first, of a run or an agent to the new folder `out`.
+
+    `onnx` adds policy.onnx (onnx_graph.py).
+    """
+    out = Path(out)
+    if out.exists() or out.is_symlink():
+        raise SombrlError(f"{out} is there already: delete it or choose another --out.")
+    agent = run if isinstance(run, Agent) else load(run)
+    with jax.default_matmul_precision("highest"):  # a GPU would round the recorded actions to TF32
+        exported = describe(agent, agent.seeds[0] if seed is None else seed)
+    files: dict[str, bytes | Any] = {
+        "policy.npz": lambda file: np.savez(file, allow_pickle=False, **exported.arrays),
+        "policy.json": json.dumps(exported.info, indent=1).encode(),
+        "policy.py": Path(deployed.__file__).read_bytes(),
+    }
+    if onnx:
+        from sombrl.export.onnx_graph import onnx_bytes
+
+        files["policy.onnx"] = onnx_bytes(exported.info, exported.arrays)
+    aside = out.parent / f".tmp-{out.name}-{os.getpid()}"
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        for name, content in files.items():
+            write_synced(aside / name, content)
+        _require_same(aside, out)
+        sync_folder(aside)
+        os.rename(aside, out)
+        sync_folder(out.parent)
+    except OSError as error:
+        raise RunFault(f"cannot write {out}: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return out
+
+
+def describe(agent: Agent, seed: int) -> Exported:
+    """The policy of one seed of an agent."""
+    if seed not in agent.seeds:
+        raise SombrlError(f"there is no seed {seed} in this run: it has {', '.join(map(str, agent.seeds))}.")
+    row = agent.seeds.index(seed)
+    own = _dreamer(agent, row) if isinstance(agent, DreamerAgent) else _mlp(agent, row)
+    spec, run_config = agent.envs.spec, agent.run_config
+    info = {
+        "format": FORMAT,
+        "kind": own.info.pop("kind"),
+        "algorithm": agent.algorithm,
+        "explored": agent.config.explore.explore,
+        "seed": seed,
+        "decisions": own.info.pop("decisions"),
+        "environment": {
+            "name": spec.name,
+            "options": run_config.env_options,
+            "action_repeat": spec.action_repeat,
+            "episode_length": spec.episode_length,
+        },
+        "observation": own.info.pop("observation"),
+        "action": _action(agent.envs),
+        **own.info,
+        "versions": versions("sombrl", "jax", "numpy"),
+    }
+    return Exported(info, own.arrays)
+
+
+def _require_same(folder: Path, out: Path) -> None:
+    """Refuse to publish a policy that acts otherwise than the agent."""
+    found = deployed.load(folder).check()
+    if not found <= TOLERANCE:  # NaN as well
+        raise RunFault(
+            f"{out} is not written: its actions differ from the agent's by {found:.1e} of half their range (allowed "
+            f"{TOLERANCE:.0e}); please report it."
+        )
+
+
+def _mlp(agent: Agent, row: int) -> Exported:
+    """The tanh-Gaussian actor of SAC, MaxInfoSAC, MBPO and SimFSVGD."""
+    if not agent.parts.controller.learns:
+        raise SombrlError(
+            f"{agent.algorithm} plans every decision with its model and has no policy to export: use sombrl.load and "
+            "predict where it is to act, or train an algorithm that learns a policy (sac, mbpo, sim-fsvgd, dreamer)."
+        )
+    controller, replay = jax.tree.map(lambda leaf: leaf[row], (agent.state.controller, agent.state.replay))
+    if int(replay.count) == 0:
+        raise _untrained()
+    actor = Actor.of(controller.actor)
+    chosen = np.linspace(0, int(replay.count) - 1, EXAMPLES).round().astype(int)
+    obs = np.asarray(replay.data.obs)[chosen]
+    unit = np.asarray(jnp.tanh(jax.vmap(lambda x: gaussian(controller.actor, x)[0])(jnp.asarray(obs))))
+    layers: list[dict[str, Any]] = []
+    arrays: dict[str, np.ndarray] = {}
+    for i, (weight, bias) in enumerate(zip(actor.weights, actor.biases, strict=True)):
+        names = {"weight": f"layer_{i}/weight", "bias": f"layer_{i}/bias"}
+        arrays |= {names["weight"]: weight, names["bias"]: bias}
+        # The last layer has two heads, the mean and the log-std: "tanh-mean" is tanh of the first half.
+        activation = "tanh-mean" if i == len(actor.weights) - 1 else actor.activation
+        layers.append({"name": f"layer_{i}", **names, "shape": list(weight.shape), "activation": activation})
+    stack = _stack(agent.envs)
+    info = {
+        "kind": "mlp",
+        "decisions": int(replay.added),
+        "observation": {"parts": _parts(agent.envs.spec.obs_layout.parts, {"vector": "none"}), "stack": stack},
+        "network": {"layers": layers},
+        "examples": {
+            "tolerance": TOLERANCE,
+            "observations": obs.tolist(),
+            "actions": agent.envs.physical(unit).tolist(),
+        },
+    }
+    return Exported(info, arrays)
+
+
+def _dreamer(agent: DreamerAgent, row: int) -> Exported:
+    """Encoder, sequence model and actor; the recorded actions are those of one sequence from the replay."""
+    replay, size, spec = agent.loop.replays[row], agent.dreamer.size, agent.envs.spec
+    if replay.added <= replay.length:
+        raise _untrained()
+    networks = jax.tree.map(lambda leaf: leaf[row], agent.state.learned.networks)
+    encoder, rssm, actor = networks.encoder, networks.rssm, networks.policy
+    leaves = jax.tree_util.tree_flatten_with_path({"encoder": encoder, "rssm": rssm, "policy": actor})[0]
+    arrays = {_name(path): np.asarray(leaf, np.float32) for path, leaf in leaves}
+    unused = ("rssm/prior_", "policy/std_output")
+    arrays = {name: array for name, array in arrays.items() if not name.startswith(unused)}
+
+    window = replay.latest(1)
+    obs = {name: values[0, :EXAMPLES] for name, values in window.obs.items()}
+    actions, noise = _sequence(agent, networks, obs)
+    arrays |= {f"examples/{name}": value for name, value in obs.items()} | {"examples/noise": noise}
+    normalisation = {"vector": "sign(x) log(1 + |x|)", "discrete": "one-hot", "image": "x/255 - 0.5"}
+    info = {
+        "kind": "dreamer",
+        "decisions": int(agent.state.streams.decisions.reshape(len(agent.seeds), -1)[row].sum()),
+        "observation": {"parts": _parts(agent.layout.parts, normalisation), "stack": None},
+        "network": {
+            "deter": size.deter,
+            "latents": size.latents,
+            "classes": size.classes,
+            "blocks": size.blocks,
+            "action_dim": spec.action_dim,
+            "discrete": spec.discrete,
+            "encoder_layers": 0 if encoder.mlp is None else len(encoder.mlp.layers),
+            "pooled": [stage.pool for stage in encoder.stages],
+            "actor_layers": len(actor.body.layers),
+            "activation": "silu",
+        },
+        "examples": {"tolerance": TOLERANCE, "actions": agent.envs.physical(actions).tolist()},
+    }
+    return Exported(info, arrays)
+
+
+def _sequence(agent: DreamerAgent, networks: Any, obs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The likeliest actions along a sequence of observations, and the Gumbel noise of the latents that were drawn.
+
+    In float32 whatever the agent computes in, as the exported policy does.
+    """
+    config = dataclasses.replace(agent.dreamer.config, precision="float32")
+    dreamer = Dreamer(config, agent.dreamer.parts, agent.dreamer.action_dim, agent.dreamer.discrete)
+    act = jax.jit(lambda *now, key: dreamer.act(networks, *now, sample=False, key=key))
+    latent = zero_latent(dreamer.size, jnp.dtype(jnp.float32))
+    action, actions, noise = jnp.zeros(agent.envs.spec.action_dim, jnp.float32), [], []
+    for t in range(len(next(iter(obs.values())))):
+        key = jr.fold_in(jr.key(0), t)
+        # As `Dreamer.act` splits its key, and `RSSM.observe` draws with the first half.
+        noise.append(np.asarray(jr.gumbel(jr.split(jr.clone(key))[0], latent.stoch.shape, jnp.float32)))
+        seen = {name: jnp.asarray(values[t]) for name, values in obs.items()}
+        action, latent = act(latent, action, seen, jnp.asarray(t == 0), key=key)
+        actions.append(np.asarray(action))
+    return np.stack(actions), np.stack(noise)
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    """Where a leaf is, with slashes."""
+    return "/".join(str(getattr(step, "name", getattr(step, "key", getattr(step, "idx", "")))) for step in path)
+
+
+def _parts(parts: tuple[Part, ...], normalisation: dict[str, str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": part.name,
+            "kind": part.kind,
+            "shape": list(part.shape),
+            "dtype": part.dtype.name,
+            "size": part.size,
+            "normalisation": normalisation[part.kind],
+        }
+        for part in parts
+    ]
+
+
+def _action(envs: AbstractEnvs) -> dict[str, Any]:
+    """How an action of the policy becomes one of the environment: bounds, or the choices in order."""
+    size = envs.spec.action_dim
+    if envs.spec.discrete:
+        return {"kind": "discrete", "choices": envs.physical(np.eye(size, dtype=np.float32)).tolist()}
+    low, high = envs.physical(np.stack([-np.ones(size, np.float32), np.ones(size, np.float32)]))
+    return {"kind": "continuous", "low": low.tolist(), "high": high.tolist(), "dtype": low.dtype.name}
+
+
+def _stack(envs: AbstractEnvs) -> dict[str, int] | None:
+    """The pending actions in the observations of an RC car; None elsewhere."""
+    world = envs.world if isinstance(envs, JaxEnvs) else None
+    if not isinstance(world, RCCar) or world.delay == 0:
+        return None
+    return {
+        "measured": world.obs_dim - world.action_dim * world.delay,
+        "delay": world.delay,
+        "action_dim": world.action_dim,
+        "remembered": world.delay + (world.stack == "legacy"),  # "legacy" shows them a frame late
+    }
+
+
+def _untrained() -> SombrlError:
+    return SombrlError("this agent has learned nothing yet: train it before its policy is exported.")

@@ -1,0 +1,266 @@
+"""What a report reads: runs, cells of experiments and tables of results, found in folders; what is broken is named."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from sombrl.records import RunFault, SombrlError
+from sombrl.results import COLUMNS, Row, read_rows
+from sombrl.runs import RunFolder
+
+MEDIA = {".gif": "image/gif", ".png": "image/png", ".mp4": "video/mp4"}
+FRAMES, ITERATIONS = "env frames", "iterations"
+Point = tuple[int | float, int | float, int | float]
+"""Frames, decisions and a value, as files have them."""
+
+
+class Key(NamedTuple):
+    """Which numbers a record holds."""
+
+    method: str
+    env: str
+    setting: str
+    metric: str
+    seed: int
+
+
+class Record(NamedTuple):
+    """One metric of one seed over time."""
+
+    frames: np.ndarray
+    decisions: np.ndarray
+    values: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One run, cell or table, with all that its files say about it."""
+
+    path: Path
+    comparison: str
+    """What it is compared with: everything of the same name."""
+    kind: Literal["run", "table"]
+    records: dict[Key, Record]
+    axis: str = FRAMES
+    """What the frames of its records are: those of a run that counts none are iterations."""
+    config: dict[str, Any] | None = None
+    """As in config.json: algorithm, config and run."""
+    manifest: dict[str, Any] | None = None
+    cells: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """Of an experiment's manifest: when, where and in how many seconds each cell was made."""
+    evaluations: tuple[dict[str, Any], ...] = ()
+    """As in eval.json."""
+    media: tuple[Path, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """Everything that lies under some paths."""
+
+    sources: list[Source]
+    skipped: list[tuple[Path, str]]
+    """What looked like results and could not be read, and why."""
+
+
+def find(paths: Sequence[Path]) -> Found:
+    """Everything that can be reported under `paths`, in the order of their names; refuses a path that is not there."""
+    found = Found([], [])
+    for path in dict.fromkeys(map(Path, paths)):
+        if not path.exists():
+            raise SombrlError(f"there is no {path}: give run folders, tables of results or folders with such in them.")
+        _look(path, found)
+    return found
+
+
+def _look(path: Path, found: Found) -> None:
+    try:
+        if path.is_file():
+            found.sources.extend(_tables(path))
+        elif (path / "settings.json").is_file() and ((path / "rows.csv").is_file() or (path / "run").is_dir()):
+            found.sources.extend(_cell(path))
+        elif _is_run(path):
+            found.sources.append(_run(path))
+        elif (path / "sweep.json").is_file() and (path / "cells").is_dir():
+            _look(path / "cells", found)  # its results.csv has the same numbers, of finished cells alone
+        else:
+            inside = [entry for entry in sorted(path.iterdir()) if not entry.name.startswith(".")]
+            for entry in inside:
+                if (entry.is_dir() and not entry.is_symlink()) or entry.suffix == ".csv":
+                    _look(entry, found)
+    except (SombrlError, RunFault) as error:
+        found.skipped.append((path, str(error).removeprefix(f"{path} ")))
+    except OSError as error:
+        found.skipped.append((path, f"cannot be read: {error.strerror or error}."))
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a folder is a run, whole or not; a manifest alone may also lie beside a table."""
+    here = {name for name in ("config.json", "metrics.jsonl", "manifest.json", "checkpoints") if (path / name).exists()}
+    return bool(here & {"config.json", "metrics.jsonl"}) or {"manifest.json", "checkpoints"} <= here
+
+
+def _run(path: Path) -> Source:
+    folder = RunFolder.open(path)
+    config, manifest = folder.config, folder.manifest
+    if manifest.get("kind") == "campaign":
+        raise SombrlError("it is a campaign on hardware, with a page of its own: see sombrl hardware status.")
+    try:
+        method, env = _method(config), _task(config["run"])
+        setting = config["run"].get("setting", "finite-horizon")
+    except (KeyError, TypeError, AttributeError):
+        raise SombrlError("its config.json names no algorithm, environment or exploration.") from None
+    rows = folder.rows()
+    records, axis = _records(rows, method, env, setting)
+    if not records:
+        raise SombrlError("it has no metrics yet." if not rows else "its metrics name no seed and no iteration.")
+    return Source(
+        path, "Runs", "run", records, axis, config, manifest, evaluations=_evaluations(path), media=_media(path)
+    )
+
+
+def _records(rows: list[dict], method: str, env: str, setting: str) -> tuple[dict[Key, Record], str]:
+    """The numbers of metrics.jsonl by metric and seed. Where a metric is null it has no record."""
+    rows = [row for row in rows if {"iteration", "seed"} <= row.keys()]
+    counted = all({"env_frames", "decisions"} <= row.keys() for row in rows)
+    frames, decisions = ("env_frames", "decisions") if counted else ("iteration", "iteration")
+    points: dict[Key, list[Point]] = {}
+    for row in rows:
+        for metric, value in row.items():
+            if "/" in metric and isinstance(value, int | float):
+                key = Key(method, env, setting, metric, int(row["seed"]))
+                points.setdefault(key, []).append((row[frames], row[decisions], value))
+    return {key: _record(those) for key, those in points.items()}, FRAMES if counted else ITERATIONS
+
+
+def _record(points: Iterable[Point]) -> Record:
+    """The last of several numbers at the same frames counts."""
+    latest = {frames: (frames, decisions, value) for frames, decisions, value in points}
+    columns = np.array(sorted(latest.values()), dtype=float).T
+    return Record(*columns)
+
+
+def _method(config: dict) -> str:
+    explore = config["config"].get("explore") or {}
+    return "/".join(filter(None, (config["algorithm"], explore.get("explore"))))
+
+
+def _task(run: dict) -> str:
+    """The environment with the options that make it another task, as experiments write it."""
+    cost = f"action_cost={run['action_cost']}" if run.get("action_cost") else None
+    return " ".join(filter(None, (run["env"], *run.get("env_kwargs", ()), cost)))
+
+
+def _evaluations(path: Path) -> tuple[dict[str, Any], ...]:
+    try:
+        evaluations = json.loads((path / "eval.json").read_text())
+        return tuple(one for one in evaluations if {"settings", "returns"} <= one.keys())
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise SombrlError(f"its eval.json cannot be read ({error}).") from None
+
+
+def _media(path: Path) -> tuple[Path, ...]:
+    folders = (path, path / "videos", path / "plots")
+    return tuple(file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir()) if _is_medium(file))
+
+
+def _is_medium(path: Path) -> bool:
+    return path.suffix.lower() in MEDIA and path.is_file() and not path.name.startswith(".")
+
+
+def _cell(path: Path) -> list[Source]:
+    """A cell of an experiment: its run, so far as it is, under the names of the experiment; else its rows."""
+    settings = _json(path / "settings.json")
+    experiment = settings.get("experiment", path.parent.name)
+    above = (parent.name for parent in path.absolute().parents)
+    root = next((name for name in above if name.startswith(f"{experiment}-")), experiment)
+    scale = root.removeprefix(experiment).removeprefix("-")
+    name, finished = f"{experiment} · {scale} (cells)" if scale else experiment, _json(path / "finished.json", {})
+    cells = {"/".join(path.absolute().parts[-2:]): finished} if finished else {}
+    rows = _by_key(read_rows(path / "rows.csv")) if (path / "rows.csv").is_file() else {}
+    if not (path / "run").is_dir():
+        return [Source(path, name, "table", rows, manifest=finished, cells=cells)]
+    run = _run(path / "run")
+    method, env = settings.get("method"), settings.get("env")
+    records = {key._replace(method=method or key.method, env=env or key.env): r for key, r in run.records.items()}
+    # What the experiment computes from a run is in its rows alone.
+    records |= {key: record for key, record in rows.items() if key not in records}
+    for key, record in _cell_evaluations(path, records).items():
+        records.setdefault(key, record)
+    return [dataclasses.replace(run, path=path, comparison=name, records=records, cells=cells)]
+
+
+def _cell_evaluations(path: Path, records: dict[Key, Record]) -> dict[Key, Record]:
+    """The evaluations of an unfinished cell: a file each, named by the iteration, values in the order of the seeds."""
+    if not records or (path / "rows.csv").is_file():
+        return {}
+    some = next(iter(records))
+    counts = {key.seed: record for key, record in sorted(records.items()) if key.metric == some.metric}
+    points: dict[Key, list[Point]] = {}
+    for file in sorted((path / "evaluations").glob("*.json")):
+        at = int(file.stem) - 1
+        for metric, values in _json(file).items():
+            for (seed, record), value in zip(counts.items(), values, strict=False):
+                if 0 <= at < len(record.frames):
+                    key = some._replace(metric=metric, seed=seed)
+                    points.setdefault(key, []).append((record.frames[at], record.decisions[at], value))
+    return {key: _record(those) for key, those in points.items()}
+
+
+def _tables(path: Path) -> list[Source]:
+    """The experiments of a CSV file, with the manifest beside it."""
+    if path.suffix != ".csv":
+        raise SombrlError("it is no folder and no .csv file.")
+    with open(path, "rb") as file:
+        if not file.readline().startswith(",".join(COLUMNS).encode()):
+            raise SombrlError(f"it is no table of results: the first line of one is {','.join(COLUMNS)}.")
+    rows = read_rows(path)
+    if not rows:
+        raise SombrlError("it has no rows.")
+    beside = path.with_suffix(".json")
+    manifest = _json(beside if beside.is_file() else path.with_name("manifest.json"), None)
+    cells = manifest.pop("cells", {}) if manifest else {}
+    if manifest and isinstance(manifest.get("manifest"), dict):  # some were put together from several processes
+        manifest = {key: value for key, value in manifest.items() if key != "manifest"} | manifest["manifest"]
+    config = manifest.pop("config", None) if manifest else None
+    experiments: dict[str, list[Row]] = {}
+    for row in rows:
+        experiments.setdefault(row.experiment, []).append(row)
+    return [
+        Source(
+            *(path, path.stem if name == "run" else f"{name} · {path.stem}", "table", _by_key(those)),
+            config=config if isinstance(config, dict) and "config" in config else None,
+            manifest=manifest,
+            cells=cells if isinstance(cells, dict) else {},
+        )
+        for name, those in experiments.items()
+    ]
+
+
+def _by_key(rows: list[Row]) -> dict[Key, Record]:
+    points: dict[Key, list[Point]] = {}
+    for row in rows:
+        key = Key(row.method, row.env, row.setting, row.metric, row.seed)
+        points.setdefault(key, []).append((row.env_frames, row.decisions, row.value))
+    return {key: _record(those) for key, those in points.items()}
+
+
+_REFUSE = object()
+
+
+def _json(path: Path, missing: Any = _REFUSE) -> Any:
+    """The dictionary of a JSON file; `missing`, if given, where there is none that can be read."""
+    try:
+        content = json.loads(path.read_text())
+        if not isinstance(content, dict):
+            raise ValueError("not a dictionary")
+        return content
+    except (OSError, ValueError) as error:
+        if missing is not _REFUSE:
+            return missing
+        raise SombrlError(f"its {path.name} cannot be read ({error}).") from None

@@ -1,0 +1,81 @@
+"""Which metrics a report knows: those that methods are compared by, and those that explain what happened."""
+
+import dataclasses
+from collections.abc import Iterable
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """A metric that says which of two methods is better."""
+
+    metric: str
+    label: str
+    higher: bool = True
+    """Whether more is better."""
+    running: bool = False
+    """Whether it sums up everything so far: then its last value is the score, not a mean over the last ones."""
+
+    @property
+    def direction(self) -> str:
+        """In words."""
+        return "higher is better" if self.higher else "lower is better"
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """A metric that is drawn over time."""
+
+    metric: str
+    title: str
+    reference: float | None = None
+    """A value worth a line of its own."""
+
+
+RETURNS = (
+    Measure("eval/ep_rew_mean", "return without exploring"),
+    Measure("rollout/ep_rew_mean", "return of an episode"),
+    Measure("rollout/discounted_return", "discounted return of an episode"),
+    Measure("rollout/average_reward", "reward per decision so far", running=True),
+)
+COSTS = (
+    Measure("rollout/regret", "regret", higher=False, running=True),
+    Measure("regret", "regret", higher=False, running=True),
+    Measure("lab/regret", "regret", higher=False, running=True),
+    Measure("eval/max_uncertainty", "uncertainty that is left", higher=False),
+    Measure("nll", "negative log-likelihood", higher=False),
+    Measure("rmse", "root mean squared error", higher=False),
+    Measure("time/decision_s", "seconds per decision", higher=False),
+)
+DMC_RANGE = (0.0, 1000.0)
+"""Of every task of the DeepMind Control suite: 1000 frames that pay between 0 and 1."""
+
+REGRET_PANELS = (
+    Panel("rollout/regret", "regret so far"),
+    Panel("regret", "regret so far"),
+    Panel("lab/regret", "regret so far"),
+    Panel("rollout/average_reward", "reward per decision so far"),
+)
+EXPLORATION_PANELS = (
+    Panel("explore/bonus_weight", "λ, weight of the bonus"),
+    Panel("policy/bonus_weight", "λ, weight of the bonus, as tuned"),
+    Panel("explore/bonus_share", "bonus share of the objective"),
+    Panel("explore/mean_std", "mean ‖σ‖ on visited states"),
+    Panel("explore/uncertainty", "Σ‖σ‖ of an episode"),
+    Panel("eval/max_uncertainty", "largest Σ‖σ‖ that is left"),
+    Panel("model/coverage", "calibration: coverage of ±2σ", reference=0.95),
+    Panel("calibration", "calibration"),
+    Panel("model/rmse", "model error (RMSE, normalised)"),
+    Panel("model/nll", "model error (NLL)"),
+)
+
+AXES = {"regression": "training rows"}
+"""What the counts of a table mean where they are no frames, by its setting."""
+
+
+def candidates(metrics: Iterable[str], setting: str) -> list[Measure]:
+    """The measures among some metrics, the one to prefer first; of an unsupervised run its tasks afterwards."""
+    metrics = list(dict.fromkeys(metrics))
+    known = {measure.metric for measure in (*RETURNS, *COSTS)}
+    tasks = [Measure(m, f"return on {m[5:]}") for m in metrics if m.startswith("eval/") and m not in known]
+    listed = [measure for measure in (*RETURNS, *COSTS) if measure.metric in metrics]
+    return tasks + listed if setting == "unsupervised" else listed + tasks

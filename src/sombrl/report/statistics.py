@@ -1,0 +1,103 @@
+"""Statistics over runs and tasks as Agarwal et al. (2021) define them, with stratified bootstrap intervals.
+
+Scores are one array of runs per task, `[..., runs]`: tasks may have different numbers of runs, and axes in front are
+carried along, which is how a thousand resamplings are one call.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+Scores = Sequence[np.ndarray]
+Numbers = np.ndarray | np.floating
+"""One number per resampling, or just one."""
+
+DRAWS = 2000
+"""Resamplings behind an interval: its ends then move by a few hundredths of its width with the random numbers."""
+LEVEL = 0.95
+TRIM = 0.25  # of the runs on either side: what is left between the quartiles
+GAMMA = 1.0  # the score from which on there is no gap to optimality
+
+
+def iqm(scores: Scores) -> Numbers:
+    """The interquartile mean of all runs of all tasks: the mean without the best and the worst quarter."""
+    return trimmed_mean(_pooled(scores))
+
+
+def mean(scores: Scores) -> Numbers:
+    """The mean over tasks of the mean over runs."""
+    return _task_means(scores).mean(axis=-1)
+
+
+def median(scores: Scores) -> Numbers:
+    """The median over tasks of the mean over runs."""
+    return np.median(_task_means(scores), axis=-1)
+
+
+def optimality_gap(scores: Scores, gamma: float = GAMMA) -> Numbers:
+    """How far the runs fall short of `gamma` on average; a score above it makes up for nothing."""
+    return gamma - np.minimum(_pooled(scores), gamma).mean(axis=-1)
+
+
+def performance_profile(scores: Scores, thresholds: np.ndarray) -> np.ndarray:
+    """The share of runs above each threshold, `[..., thresholds]`."""
+    pooled = np.sort(_pooled(scores), axis=-1)
+    return (pooled[..., None, :] > thresholds[:, None]).mean(axis=-1)
+
+
+def probability_of_improvement(ours: Scores, theirs: Scores) -> Numbers:
+    """How likely a run of ours beats one of theirs on a task taken at random; a tie counts one half."""
+    tasks = []
+    for a, b in zip(ours, theirs, strict=True):
+        a, b = a[..., :, None], b[..., None, :]
+        tasks.append((0.5 * (a > b) + 0.5 * (a >= b)).mean(axis=(-2, -1)))
+    return np.mean(tasks, axis=0)
+
+
+def trimmed_mean(values: np.ndarray) -> Numbers:
+    """The interquartile mean over the last axis."""
+    number = values.shape[-1]
+    cut = int(TRIM * number)
+    return np.sort(values, axis=-1)[..., cut : number - cut].mean(axis=-1)
+
+
+def interval(
+    statistic: Callable[..., Numbers], *samples: Scores, draws: int = DRAWS, level: float = LEVEL, seed: int = 0
+) -> tuple[Numbers, Numbers]:
+    """The percentile bootstrap interval of a statistic of one or several methods' scores.
+
+    Stratified: runs are drawn again within each task and method, tasks are not. A function of the scores alone.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = [[runs[rng.integers(len(runs), size=(draws, len(runs)))] for runs in scores] for scores in samples]
+    low, high = np.percentile(statistic(*drawn), _ends(level), axis=0)
+    return low, high
+
+
+def curve_intervals(
+    values: np.ndarray, statistics: Sequence[Callable[[np.ndarray], Numbers]], draws: int = DRAWS // 2
+) -> list[tuple[Numbers, Numbers, Numbers]]:
+    """Each statistic over the seeds of `values` [points, seeds], with the ends of its interval.
+
+    A resampling is of whole seeds, the same at every point. The statistics work on the last axis.
+    """
+    seeds = values.shape[1]
+    chosen = np.random.default_rng(0).integers(seeds, size=(draws, seeds))
+    drawn = np.sort(values[:, chosen], axis=-1)  # sorted once for all statistics
+    found = []
+    for statistic in statistics:
+        low, high = np.percentile(statistic(drawn), _ends(LEVEL), axis=1)
+        found.append((statistic(values), low, high))
+    return found
+
+
+def _ends(level: float) -> list[float]:
+    return [50 * (1 - level), 50 * (1 + level)]
+
+
+def _pooled(scores: Scores) -> np.ndarray:
+    return np.concatenate(scores, axis=-1)
+
+
+def _task_means(scores: Scores) -> np.ndarray:
+    return np.stack([runs.mean(axis=-1) for runs in scores], axis=-1)

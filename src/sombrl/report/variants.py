@@ -1,0 +1,84 @@
+"""Runs of one method told apart: seeds of one configuration are pooled, other configurations get another name."""
+
+import dataclasses
+import json
+from typing import Any
+
+from sombrl.report.loading import Source
+
+NOT_SETTINGS = ("seed", "seeds", "env", "env_kwargs", "action_cost", "env_workers", "setting")
+"""Fields of a run that are no setting of a method: which seeds, which task, and what changes no number."""
+LENGTHS = ("episodes", "decisions", "eval_every", "eval_episodes", "report_every")
+"""How long a run is and how often one looks: other than that, runs of other lengths are the same."""
+NAMED = 2  # more differing fields than these make a name that nobody reads
+
+
+def named_apart(sources: list[Source]) -> tuple[list[Source], dict[str, str], list[str]]:
+    """The sources with methods renamed where configurations differ; each run's method by path; and what to know."""
+    runs = [source for source in sources if source.kind == "run" and source.config is not None]
+    places: dict[tuple[str, ...], list[Source]] = {}
+    for run in runs:
+        places.setdefault(_place(run), []).append(run)
+    varying = sorted({field for those in places.values() for field in differing([settings(run) for run in those])})
+    clashing = {_place(run)[0] for those in places.values() if differing([settings(r) for r in those]) for run in those}
+    notes: list[str] = []
+    names: dict[str, str] = {}
+    for place, those in places.items():
+        seen: dict[tuple[str, int], str] = {}
+        for run in those:
+            method = place[0]
+            if method in clashing:
+                method = _variant(method, run, varying)
+            taken = {key.seed for key in run.records if (method, key.seed) in seen}
+            if taken:
+                notes.append(
+                    f"{run.path} and {seen[method, min(taken)]} have the same settings and seeds: they are shown "
+                    "apart, under their names, and not pooled."
+                )
+                method = f"{method} ({run.path.name})"
+            seen |= {(method, key.seed): str(run.path) for key in run.records}
+            names[str(run.path)] = method
+    return [_renamed(source, names.get(str(source.path))) for source in sources], names, notes
+
+
+def settings(source: Source) -> dict[str, Any]:
+    """Everything that decides what a run's numbers are, but the task and the seeds, by dotted name."""
+    assert source.config is not None
+    flat = flatten(source.config.get("config", {}))
+    run = {name: value for name, value in flatten(source.config.get("run", {})).items() if name not in NOT_SETTINGS}
+    return flat | {name: value for name, value in run.items() if name not in LENGTHS}
+
+
+def flatten(tree: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """A nested dictionary by dotted names, those of command line options: `explore.explore` is `explore`."""
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{above}{name}." if name != "explore" else above)
+        else:
+            flat[f"{above}{name}"] = value
+    return flat
+
+
+def differing(tables: list[dict[str, Any]]) -> list[str]:
+    """The fields that are not the same in all tables; one that a table lacks differs."""
+    fields = dict.fromkeys(name for table in tables for name in table)
+    return [name for name in fields if len({json.dumps(table.get(name, "–")) for table in tables}) > 1]
+
+
+def _place(run: Source) -> tuple[str, ...]:
+    key = next(iter(run.records))
+    return (key.method, key.env, key.setting)
+
+
+def _variant(method: str, run: Source, varying: list[str]) -> str:
+    if len(varying) > NAMED:
+        return f"{method} ({run.path.name})"
+    own = settings(run)
+    return " ".join([method, *(f"{name}={own.get(name, '–')}" for name in varying)])
+
+
+def _renamed(source: Source, method: str | None) -> Source:
+    if method is None:
+        return source
+    return dataclasses.replace(source, records={key._replace(method=method): r for key, r in source.records.items()})

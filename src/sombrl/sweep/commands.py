@@ -1,0 +1,232 @@
+"""`sombrl sweep`, `tune` and `status`, and `sombrl experiment --backend`: the command line of this folder."""
+
+import contextlib
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from sombrl.experiments.base import FunctionCell, TrainCell
+from sombrl.experiments.cell_folder import CellFolder
+from sombrl.experiments.runner import RunCells
+from sombrl.records import SombrlError
+from sombrl.sweep.driver import AbstractBackend, complete
+from sombrl.sweep.local import LocalBackend
+from sombrl.sweep.on_ray import RayBackend
+from sombrl.sweep.on_slurm import SlurmBackend
+from sombrl.sweep.places import ExperimentPlace
+from sombrl.sweep.spec import read_spec, rehearse
+from sombrl.sweep.status import status_text
+from sombrl.sweep.sweep import open_sweep, run_sweep
+
+BackendName = Literal["local", "ray", "slurm"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Workers:
+    """What the backends can be told."""
+
+    workers: int | None = None
+    """Cells at a time; default: local one per GPU, or per two cores; Ray and SLURM as many as they have room for."""
+    retries: int = 2
+    """How often a cell whose process died goes on from its checkpoint before it counts as failed."""
+    cpus_per_cell: int = 1
+    """Ray, SLURM: cores of a cell."""
+    gpus_per_cell: float = 0.0
+    """Ray, SLURM: GPUs of a cell; Ray also has parts of one."""
+    address: str | None = None
+    """Ray: host:port of a cluster; default RAY_ADDRESS, or a cluster of this machine for the time of the sweep."""
+    partition: str | None = None
+    """SLURM: where to queue."""
+    minutes: int = 240
+    """SLURM: the time limit of a job; a cell that needs longer goes back to the queue and goes on."""
+    memory: int = 8
+    """SLURM: GB of a job."""
+    slurm_local: bool = False
+    """SLURM: jobs as processes of this machine, to try it out."""
+
+    def check(self, backend: str) -> None:
+        """Refuse impossible numbers, and options that the backend would not look at."""
+        for name in ("workers", "cpus_per_cell", "minutes", "memory"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise SombrlError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")
+        if self.retries < 0 or self.gpus_per_cell < 0:
+            raise SombrlError("--retries and --gpus-per-cell must be 0 or more.")
+        readers = {"cpus_per_cell": ("ray", "slurm"), "gpus_per_cell": ("ray", "slurm"), "address": ("ray",)}
+        readers |= dict.fromkeys(("partition", "minutes", "memory", "slurm_local"), ("slurm",))
+        for name, backends in readers.items():
+            if getattr(self, name) != getattr(Workers(), name) and backend not in backends:
+                raise SombrlError(f"--{name.replace('_', '-')} is for --backend {' or '.join(backends)}: leave it out.")
+
+    def backend(self, name: BackendName, root: Path) -> AbstractBackend:
+        """The backend of that name for the cells in a folder."""
+        match name:
+            case "local":
+                return LocalBackend(self.workers)
+            case "ray":
+                return RayBackend(self.workers, cpus=self.cpus_per_cell, gpus=self.gpus_per_cell, address=self.address)
+            case "slurm":
+                return SlurmBackend(
+                    root,
+                    self.workers,
+                    cpus=self.cpus_per_cell,
+                    gpus=self.gpus_per_cell,
+                    minutes=self.minutes,
+                    memory=self.memory,
+                    partition=self.partition,
+                    local=self.slurm_local,
+                )
+
+    def rehearsed(self, name: BackendName, root: Path, cells: Sequence[TrainCell]) -> AbstractBackend:
+        """The same, once it is known that the cells can be made."""
+        made = self.backend(name, root)
+        try:
+            # Only now: Ray may fork processes, which is not safe once JAX runs.
+            with _gpu_left_free():
+                rehearse(cells)
+        except BaseException:
+            made.close([])
+            raise
+        return made
+
+
+SpecPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SPEC")]
+Overrides = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FIELD=VALUE,VALUE")]
+Flat = Annotated[Workers, tyro.conf.arg(name="")]
+
+
+def sweep(argv: list[str]) -> None:
+    """Sombrl sweep SPEC [FIELD=VALUE,VALUE ...] [options]."""
+
+    def options(
+        spec: SpecPath,
+        overrides: Overrides = (),
+        out: Path | None = None,
+        backend: BackendName = "local",
+        partial: bool = False,
+        workers: Flat = Workers(),  # noqa: B008  (frozen)
+    ) -> None:
+        """Train every cell of a sweep: algorithms × environments × strategies × a grid of fields.
+
+        Run the same command again after a stop: finished cells are kept, broken ones go on from their checkpoints.
+
+        Args:
+            spec: The sweep as a TOML file (docs/sweeps.md).
+            overrides: Fields in place of the file's, such as mbpo.utd=1,5,20: a list is a grid.
+            out: The sweep's folder; default sweeps/NAME.
+            backend: Where the cells run.
+            partial: Write the table of the finished cells also when some have failed.
+            workers: What the backend is told.
+        """
+        workers.check(backend)
+        asked = read_spec(spec, overrides)
+        if asked.search:
+            raise SombrlError(f"{spec} has a [search]: use sombrl tune {spec}.")
+        folder = out or Path("sweeps") / asked.name
+        cells = asked.cells()
+        place, made = open_sweep(folder, asked.name, cells, lambda: workers.rehearsed(backend, folder, cells))
+        run_sweep(place, made, retries=workers.retries, partial=partial, command=["sombrl", "sweep", *argv])
+
+    tyro.cli(options, args=argv, prog="sombrl sweep")
+
+
+def tune(argv: list[str]) -> None:
+    """Sombrl tune SPEC [FIELD=VALUE ...] [options]."""
+    from sombrl.sweep.tune import ends_of
+    from sombrl.sweep.tune import tune as search
+
+    def options(
+        spec: SpecPath,
+        overrides: Overrides = (),
+        out: Path | None = None,
+        trials: int = 20,
+        backend: BackendName = "local",
+        workers: Flat = Workers(),  # noqa: B008  (frozen)
+    ) -> None:
+        """Search the fields under [search] of a spec with Optuna; a trial is a cell, and bad ones are stopped early.
+
+        Run the same command again after a stop, also with more trials: the search goes on where it was.
+
+        Args:
+            spec: One cell as a TOML file, with a table [search] (docs/sweeps.md).
+            overrides: Fields in place of the file's, field=value.
+            out: The folder of the search; default sweeps/NAME.
+            trials: How many in all.
+            backend: Where the trials run.
+            workers: What the backend is told.
+        """
+        workers.check(backend)
+        asked = read_spec(spec, overrides)
+        folder = out or Path("sweeps") / asked.name
+        cells = ends_of(asked)
+        search(
+            asked,
+            folder,
+            lambda: workers.rehearsed(backend, folder, cells),
+            trials=trials,
+            at_once=workers.workers,
+            retries=workers.retries,
+            command=["sombrl", "tune", *argv],
+        )
+
+    tyro.cli(options, args=argv, prog="sombrl tune")
+
+
+def status(argv: list[str]) -> None:
+    """Sombrl status SWEEP [options]."""
+
+    def options(
+        sweep: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SWEEP")],
+        watch: bool = False,
+        every: float = 2.0,
+    ) -> None:
+        """What has become of every cell of a sweep, from its files alone.
+
+        Args:
+            sweep: The folder of a sweep, of a search, or of the cells of an experiment that was run with --backend.
+            watch: Show it again and again, until Ctrl-C.
+            every: Seconds between two looks.
+        """
+        if every <= 0:
+            raise SombrlError(f"--every must be more than 0 seconds, not {every:g}.")
+        text = status_text(sweep)
+        while watch:
+            clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
+            print(f"{clear}{text}", flush=True)
+            time.sleep(every)
+            text = status_text(sweep)
+        print(text)
+
+    tyro.cli(options, args=argv, prog="sombrl status")
+
+
+def on_backend(backend: BackendName, workers: Workers) -> RunCells:
+    """What `run_experiment` takes to have its cells run on a backend."""
+    workers.check(backend)
+
+    def run_cells(folders: list[CellFolder], names: list[str], runs: Path | None, command: list[str]) -> None:
+        assert runs is not None
+        first = folders[0]
+        data = next((folder.cell.data for folder in folders if isinstance(folder.cell, FunctionCell)), ())
+        scale = first.path.relative_to(runs).parts[0].removeprefix(f"{first.experiment}-")
+        place = ExperimentPlace(first.experiment, scale, runs, data, first.env_workers)
+        complete(place, names, workers.backend(backend, place.root), retries=workers.retries, command=command)
+
+    return run_cells
+
+
+@contextlib.contextmanager
+def _gpu_left_free() -> Iterator[None]:
+    """The driver only looks at configurations: it must not take the memory that its workers need."""
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    before = os.environ.get(name)
+    os.environ[name] = "false"
+    try:
+        yield
+    finally:
+        os.environ.pop(name) if before is None else os.environ.update({name: before})

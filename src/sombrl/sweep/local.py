@@ -1,0 +1,76 @@
+"""The backend of one machine: a process per cell, as many at a time as its GPUs or cores can take."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from sombrl.records import SombrlError
+from sombrl.sweep.driver import AbstractBackend, Ended
+from sombrl.sweep.worker import Job, Worker, thread_limits
+
+CORES_PER_WORKER = 2  # a cell of small networks or a GP does not use more
+
+
+class LocalBackend(AbstractBackend):
+    """Worker processes on this machine, each with a share of the cores and at most one GPU."""
+
+    def __init__(self, workers: int | None = None, *, cores: int | None = None, gpus: Sequence[str] | None = None):
+        """By default one worker per GPU, or one per two cores where there is none."""
+        cores = len(os.sched_getaffinity(0)) if cores is None else cores
+        self.gpus = list(visible_gpus() if gpus is None else gpus)
+        if workers is not None and workers < 1:
+            raise SombrlError(f"--workers must be at least 1, not {workers}.")
+        self.slots: int = workers or len(self.gpus) or max(1, cores // CORES_PER_WORKER)
+        self.threads = max(1, cores // self.slots)
+        self._places: dict[Worker, int] = {}
+
+    def environment(self, place: int) -> dict[str, str]:
+        """The environment of the worker in one of the `slots` places."""
+        limits = thread_limits(self.threads)
+        if not self.gpus:
+            return limits
+        limits["CUDA_VISIBLE_DEVICES"] = self.gpus[place % len(self.gpus)]
+        beside = -(-self.slots // len(self.gpus))
+        if beside > 1 and "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ:
+            limits["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{0.9 / beside:.3f}"  # JAX would take 0.75 for the first
+        return limits
+
+    def start(self, jobs: Sequence[Job]) -> list[Worker]:
+        """A process for each job."""
+        return [self._launch(job) for job in jobs]
+
+    def ended(self, task: Worker) -> Ended | None:
+        """The exit code, once there is one."""
+        code = task.ended()
+        if code is None:
+            return None
+        self._places.pop(task, None)
+        return Ended(code)
+
+    def stop(self, tasks: Sequence[Worker]) -> None:
+        """All of them at the same time."""
+        for task in tasks:
+            task.let_go()
+        for task in tasks:
+            task.stop()
+            self._places.pop(task, None)
+
+    def _launch(self, job: Job) -> Worker:
+        place = min(set(range(self.slots)) - set(self._places.values()))
+        worker = Worker(job.to_json(), self.environment(place))
+        self._places[worker] = place
+        return worker
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs as CUDA_VISIBLE_DEVICES names them, without starting JAX on them."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return [name.strip() for name in given.split(",") if name.strip() not in ("", "-1")]
+    if os.environ.get("JAX_PLATFORMS", "").startswith("cpu"):
+        return []
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [str(i) for i, line in enumerate(line for line in listed.splitlines() if line.startswith("GPU "))]

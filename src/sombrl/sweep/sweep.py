@@ -1,0 +1,110 @@
+"""`sombrl sweep`: the folder of a sweep, its cells brought to their end, and its table.
+
+FOLDER/sweep.json        the cells, as they were asked for
+FOLDER/cells/NAME/run    the run of each, as `sombrl train` writes it
+FOLDER/logs              what their processes printed
+FOLDER/results.csv       the numbers of all, with results.json beside it
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sombrl.experiments.base import Headline, TrainCell
+from sombrl.experiments.cell_folder import CellFolder
+from sombrl.experiments.runner import cells_manifest, table
+from sombrl.records import RunFault, SombrlError
+from sombrl.results import rows_text, write_whole
+from sombrl.sweep.driver import AbstractBackend, complete
+from sombrl.sweep.places import SweepPlace, read_sweep
+from sombrl.sweep.spec import cell_to_json
+
+HEADLINES = (
+    Headline("rollout/ep_rew_mean", "return, last 3", last=3),
+    Headline("rollout/average_reward", "reward per decision"),
+    Headline("eval/ep_rew_mean", "without exploring"),
+)
+
+
+def open_sweep(
+    path: Path, name: str, cells: Sequence[TrainCell], backend: Callable[[], AbstractBackend], **more: Any
+) -> tuple[SweepPlace, AbstractBackend]:
+    """The folder of a sweep, new or the one that was begun with the same cells; refuses any other.
+
+    The backend is made in between: where it is not to be had, nothing is left behind. `more` is what else must be the
+    same, plain JSON: what `sombrl tune` searches over.
+    """
+    asked = {"format": 1, "name": name, "cells": [cell_to_json(cell) for cell in cells], **more}
+    ours = json.loads(json.dumps(asked))
+    for parent in path.absolute().parents:
+        if (parent / "sweep.json").exists():
+            raise SombrlError(f"{path} lies inside the sweep {parent}: choose another --out.")
+    if path.exists() and not path.is_dir():
+        raise SombrlError(f"{path} is a file: choose another --out.")
+    begun = (path / "sweep.json").exists()
+    if begun:
+        _require_same(path, ours)
+    elif path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
+        raise SombrlError(f"{path} is not empty and no sweep: choose another --out.")
+    place, made = SweepPlace(path), backend()
+    if not begun:
+        _write_new(path / "sweep.json", json.dumps(ours, indent=1))
+        _require_same(path, ours)  # another process may have been quicker
+    return place, made
+
+
+def run_sweep(
+    place: SweepPlace, backend: AbstractBackend, *, retries: int, partial: bool = False, command: Sequence[str]
+) -> Path:
+    """Bring the cells to their end, write the table and return its path; `partial` writes it also when some failed."""
+    folders = place.folders()
+    try:
+        complete(place, list(folders), backend, retries=retries, command=command)
+    except RunFault:
+        if partial and any(folder.finished for folder in folders.values()):
+            publish(place.path, list(folders.values()), list(command))
+        raise
+    return publish(place.path, list(folders.values()), list(command))
+
+
+def publish(path: Path, folders: list[CellFolder], command: list[str]) -> Path:
+    """Write the table of finished cells, if it is not there yet or differs, and say where it is."""
+    folders = [folder for folder in folders if folder.finished]
+    rows = [row for folder in folders for row in folder.rows()]
+    text, out = rows_text(rows), path / "results.csv"
+    same = out.is_file() and out.read_bytes() == text.encode()
+    if not same:
+        write_whole(out, text)
+    if not (same and out.with_suffix(".json").is_file()):
+        manifest = {"sweep": read_sweep(path)["name"], **cells_manifest(folders, command)}
+        write_whole(out.with_suffix(".json"), json.dumps(manifest, indent=1) + "\n")
+    over = "\nmedian [quartiles] over seeds" if len({row.seed for row in rows}) > 1 else ""
+    print(f"\n{table(rows, HEADLINES)}{over}\n\ntable    {out}")
+    return out
+
+
+def _require_same(path: Path, ours: dict[str, Any]) -> None:
+    theirs = read_sweep(path)
+    if theirs != ours:
+        raise SombrlError(
+            f"{path} belongs to another sweep ({theirs.get('name')}, {len(theirs.get('cells', []))} cells): choose "
+            "another --out, or give the spec and overrides that it was begun with."
+        )
+    for folder in SweepPlace(path).folders().values():
+        folder.check()
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file whole, unless another process has just done so."""
+    aside = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    try:
+        write_whole(aside, text)
+        os.link(aside, path)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise RunFault(f"cannot create the sweep {path.parent}: {error.strerror or error}.") from error
+    finally:
+        aside.unlink(missing_ok=True)

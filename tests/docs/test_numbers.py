@@ -1,0 +1,203 @@
+"""docs/reproducing.md and docs/performance.md say what the committed results say, row by row."""
+
+import csv
+import functools
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sombrl.experiments.rccar_margins import PUBLISHED, PUBLISHED_AT
+from sombrl.results import Row, read_rows
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "results"
+METHODS = ("optimistic", "hucrl", "pets", "greedy")
+
+
+def cells(page: str, *starts: str, section: str = "") -> list[str]:
+    """What stands in a row of a page's (or section's) tables after its first cells, without the stars of the best."""
+    text = (ROOT / "docs" / page).read_text()
+    text = text.partition(f"\n## {section}")[2].partition("\n## ")[0] if section else text
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {' | '.join(starts)} |")]
+    return [cell.strip().replace("**", "") for cell in line.strip("|").split("|")][len(starts) :]
+
+
+@functools.cache
+def rows(path: str) -> list[Row]:
+    return read_rows(RESULTS / path)
+
+
+def series(path: str, **wanted) -> np.ndarray:
+    """Values of one curve, [seeds, iterations]."""
+    seeds: dict[int, list[float]] = {}
+    for row in rows(path):
+        if all(getattr(row, name) == value for name, value in wanted.items()):
+            seeds.setdefault(row.seed, []).append(row.value)
+    assert seeds, wanted
+    return np.array(list(seeds.values()))
+
+
+def agrees(cell: str, values: np.ndarray) -> None:
+    """A cell `median [quartile, quartile]` is that of the values, to its own last digit; brackets may be left out."""
+    numbers = re.findall(r"-?\d+(?:\.\d+)?", cell)
+    assert len(numbers) in (1, 3), cell
+    for text, value in zip(numbers, np.percentile(values, [50, 25, 75]), strict=False):
+        decimals = len(text.partition(".")[2])
+        assert abs(float(text) - value) <= 0.5 * 10**-decimals + 1e-6, (cell, value)
+
+
+@pytest.mark.parametrize("env", ["MountainCar", "Pendulum"])
+def test_gps_with_resets(env):
+    name = {"MountainCar": "mountain-car", "Pendulum": "pendulum"}[env]
+    returned = cells("reproducing.md", env, "return, last 3 of 20 episodes")
+    regretted = cells("reproducing.md", env, "regret R_N")
+    for method, cell, regret in zip(METHODS, returned, regretted, strict=False):
+        where = {"path": "gp-episodic/paper.csv", "env": name, "method": method}
+        agrees(cell, series(**where, metric="rollout/ep_rew_mean")[:, -3:].mean(axis=1))
+        agrees(regret, series(**where, metric="regret")[:, -1])
+    oracle = series("gp-episodic/paper.csv", env=name, method="oracle", metric="rollout/ep_rew_mean")
+    agrees(returned[4], oracle[:, -3:].mean(axis=1))
+
+
+@pytest.mark.parametrize("cost", ["0.0", "0.1", "0.2"])
+@pytest.mark.parametrize("env", ["MountainCar", "Pendulum"])
+def test_gps_without_resets(env, cost):
+    name = {"MountainCar": "mountain-car", "Pendulum": "pendulum"}[env]
+    row = cells("reproducing.md", f"{env}, c = {cost}")
+    for method, cell in zip(METHODS, row, strict=True):
+        wanted = {"env": f"{name} action_cost={cost}", "method": method, "metric": "rollout/regret"}
+        agrees(cell, series("gp-nonepisodic/paper.csv", **wanted)[:, -1])
+
+
+MBPO = {
+    "MountainCar": ("MountainCarContinuous-v0", "paper", 25_000),
+    "sparse CartPole": ("dmc:cartpole-swingup_sparse", "paper-interrupted", 100_000),
+    "reacher-hard": ("dmc:reacher-hard", "paper", 100_000),
+    "finger-spin": ("dmc:finger-spin", "paper", 100_000),
+    "hopper-hop": ("dmc:hopper-hop", "paper", 100_000),
+    "walker-run": ("dmc:walker-run", "paper", 100_000),
+    "quadruped-run": ("dmc:quadruped-run", "paper-interrupted", 100_000),
+}
+
+
+@pytest.mark.parametrize("task", MBPO)
+def test_mbpo_and_what_others_have_published(task):
+    env, file, frames = MBPO[task]
+    ours = cells("reproducing.md", task, section="Figure 3, left")
+    at = {"env": env, "metric": "eval/ep_rew_mean", "env_frames": frames}
+    for method, cell in zip(("optimistic", "greedy", "pets"), ours, strict=False):
+        agrees(cell, series(f"mbpo-state/{file}.csv", **at, method=method)[:, 0])
+    with (ROOT / "docs" / "figures" / "published.csv").open() as table:
+        published = {(p["env"], p["method"]): p for p in csv.DictReader(table) if p["env_frames"] == str(frames)}
+    for method, cell in zip(("SAC, 2 updates", "TD-MPC2", "BRO, 10 updates"), ours[3:], strict=True):
+        row = published.get((env, method))
+        assert cell == (f"{row['mean']} ± {row['std']}" if row else "")
+
+
+@pytest.mark.parametrize("task", ["MountainCar", "walker-run", "sparse CartPole"])
+def test_model_free_learners(task):
+    env, _, frames = MBPO[task]
+    at = {"env": env, "metric": "eval/ep_rew_mean", "env_frames": frames}
+    row = cells("reproducing.md", task, section="Figure 6")
+    for method, cell in zip(("optimistic", "greedy", "sac", "maxinfo-sac"), row, strict=True):
+        if cell != "–":
+            agrees(cell, series("mbpo-vs-model-free/paper.csv", **at, method=method)[:, 0])
+
+
+@pytest.mark.parametrize(
+    "margin, method, run",
+    [
+        ("20, dense", "optimistic", "first run"),
+        ("20, dense", "optimistic", "published"),
+        ("5, sparse", "optimistic", "first run"),
+        ("5, sparse", "PETS", "first run"),
+        ("5, sparse", "optimistic", "published"),
+        ("5, sparse", "PETS", "published"),
+        ("2, very sparse", "optimistic", "second run"),
+        ("2, very sparse", "optimistic", "published"),
+        ("2, very sparse", "PETS", "first run"),
+        ("2, very sparse", "PETS", "published"),
+    ],
+)
+def test_the_car(margin, method, run):
+    row = cells("reproducing.md", margin, f"{method}, {run}")
+    env, name = f"rc-car margin_factor={margin.split(',')[0]}", method.lower()
+    if run == "first run":
+        values = series("rccar-margins/paper-first.csv", env=env, method=name, metric="rollout/ep_rew_mean")
+    elif run == "second run":
+        values = series("rccar-margins/second-margin-2-lambda-0.1.csv", metric="rollout/ep_rew_mean")
+    for episode, cell in zip((3, 6, 10, 14, 20), row, strict=True):
+        if run == "published":
+            assert float(cell) == PUBLISHED[env, name][PUBLISHED_AT.index(episode)]
+        elif cell != "–":
+            agrees(cell, values[:, episode - 1])
+
+
+def bench(name: str) -> dict:
+    return json.loads((RESULTS / "bench" / f"{name}.json").read_text())
+
+
+def test_plans():
+    timings, theirs = (bench("gp_icem")[part] for part in ("timings", "theirs"))
+    for strategy in ("optimistic", "hucrl", "pets", "optimistic, 5 particles"):
+        measured = [timings[f"plan · {strategy} · {number} · 1"]["min_s"] for number in (100, 400, 1000, 2000)]
+        assert cells("performance.md", strategy) == [f"{seconds:.3f}" for seconds in measured]
+    expected = [f"{theirs['plan_s'][number]:.3f}" for number in ("100", "400")]
+    assert cells("performance.md", "the authors' code, 5 particles")[:2] == expected
+    text = (ROOT / "docs" / "performance.md").read_text()
+    fit, default = (timings[f"{name} · 400"]["min_s"] for name in ("refit", "default refit"))
+    assert f"takes {fit:.1f} s at the effort of\nthe benchmark and {default:.1f} s" in text
+    assert f"the authors' code takes {theirs['refit_s']['400']:.0f} s" in text
+
+
+def test_decisions_of_mbpo():
+    ours = bench("mbpo")
+    sizes = {"pendulum": "Pendulum: 3 observations, width 256", "humanoid": "humanoid: 67 observations, width 512"}
+    for size, row in sizes.items():
+        numbers = [
+            ours["updates_only"][f"{size} · {how} · 1"]["min_ms"]
+            for how in ("optimistic", "greedy", "greedy, 1 member")
+        ]
+        expected = [*numbers, ours["theirs"][size]["min_ms"]]
+        assert cells("performance.md", row) == [f"{ms:.0f}" for ms in expected]
+    h200, seeds = bench("mbpo_h200"), (1, 5, 15)
+    updates = [h200["updates_only"][f"cartpole · optimistic · {n}"] for n in seeds]
+    loop = [h200["dmc_loop"][f"dmc:cartpole-swingup_sparse · optimistic · {n}"]["min_ms"] for n in seeds]
+    table = {
+        "random observations: the loop and all updates": [f"{u['min_ms']:.1f}" for u in updates],
+        "of these, waiting for the updates": [f"{u['stages_ms']['improve']:.1f}" for u in updates],
+        "sparse CartPole, four worker processes": [f"{ms:.1f}" for ms in loop],
+    }
+    for label, key in (("", ""), (" with one member", ", 1 member")):
+        ratios = [h200["optimism"][f"cartpole · {n}"][f"optimistic / greedy{key}"]["min"] for n in seeds]
+        table[f"optimism / mean planning{label}"] = [f"{ratio:.2f}" for ratio in ratios]
+    for label, expected in table.items():
+        assert cells("performance.md", label) == expected
+
+
+def test_gradient_and_training_steps():
+    for size, row in (
+        ("obs 17, action 6", "17 observations, 6 actions"),
+        ("obs 3, action 1", "3 observations, 1 action"),
+    ):
+        steps = bench("sac")["per_gradient_step"][size]
+        assert cells("performance.md", row) == [f"{steps[who]['min_ms']:.1f}" for who in ("sombrl", "SBX", "SB3")]
+    car = bench("sim_fsvgd")
+    for prior, row in (("low", "kinematic simulator"), ("high", "simulator with tyres")):
+        ours = [car["rows"][name]["min_ms"] for name in (prior, f"{prior}, drawn")]
+        assert cells("performance.md", row) == [f"{ms:.1f}" for ms in (*ours, car["theirs"][prior]["min_ms"])]
+
+
+def test_seconds_of_gps():
+    def measured(env: str, method: str, metric: str) -> float:
+        wanted = {"env": env, "method": method, "setting": "1 seed", "metric": f"time/{metric}_s"}
+        return float(series("gp-compute-cost/small.csv", **wanted)[0, 0])
+
+    methods = ("optimistic", "hucrl", "greedy")
+    run = [f"{measured('pendulum', method, 'warm'):.0f}" for method in methods]
+    assert cells("performance.md", "Pendulum, one seed: 20 episodes of 40 decisions")[:3] == run
+    for env, row in (("pendulum", "Pendulum, s per decision"), ("mountain-car", "MountainCar, s per decision")):
+        assert cells("performance.md", row)[:3] == [f"{measured(env, method, 'decision'):.3f}" for method in methods]
