@@ -63,7 +63,7 @@ def test_stand_in_follows_its_seed():
 def test_peers_are_pinned_as_we_are():
     # The lock has more than one version of some, by Python's.
     ours, theirs = (ROOT / path for path in ("requirements.lock", "benchmarks/peers/requirements.txt"))
-    shared = r"^(jax|jaxlib|optax|numpy|gymnasium)==([\w.]+)"
+    shared = r"^(jax|jaxlib|optax|numpy|gymnasium)(?:\[[\w,-]+\])?==([\w.]+)"
     pinned = re.findall(shared, theirs.read_text(), re.M)
     assert len(pinned) == 5
     assert set(pinned) <= set(re.findall(shared, ours.read_text(), re.M))
