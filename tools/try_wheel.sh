@@ -17,6 +17,8 @@ sombrl train gp-icem --env pendulum --episodes 3 --episode-length 20 --out run
 sombrl eval run --episodes 2
 sombrl export run --out run.csv
 test "$(wc -l < run.csv)" -gt 10
+sombrl report run --out report.html
+grep -q "</html>" report.html
 venv/bin/python - <<'PY'
 import sombrl
 agent = sombrl.load("run")
