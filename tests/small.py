@@ -1,8 +1,10 @@
 """The smallest agents that still do everything: seconds to compile, milliseconds to run."""
 
+import json
 import signal
 
 from sombrl.agent import Agent, make
+from sombrl.cli import main
 
 SMALL = {
     "gp": {"capacity": 64, "rank": 8, "fit_steps": 3, "fit_points": 16, "draw_features": 16},
@@ -26,3 +28,20 @@ def small(env="pendulum", **settings) -> Agent:
 def heed_ctrl_c() -> None:
     """For a child process: a suite started in the background ignores Ctrl-C, and its children would inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def call(argv, capsys):
+    """What a command printed, and its exit code: code, stdout, stderr."""
+    code = 0
+    try:
+        main(argv)
+    except SystemExit as stop:
+        code = stop.code or 0
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def reproducible_rows(folder):
+    """The metrics of a run without their times."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in lines]

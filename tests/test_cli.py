@@ -9,17 +9,7 @@ import pytest
 
 from sombrl.cli import main
 from sombrl.results import read_rows
-from tests.small import SMALL_FLAGS
-
-
-def call(argv, capsys):
-    code = 0
-    try:
-        main(argv)
-    except SystemExit as stop:
-        code = stop.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+from tests.small import SMALL_FLAGS, call
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """kill -9 at any moment, resume, and the metrics are those of a run that was never interrupted."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.small import SMALL_FLAGS, heed_ctrl_c
+from tests.small import SMALL_FLAGS, heed_ctrl_c, reproducible_rows
 
 FLAGS = ["--env", "Pendulum-v1", "--seeds", "2", "--episodes", "4", "--no-tensorboard", *SMALL_FLAGS]
 
@@ -26,12 +25,7 @@ def reference(tmp_path_factory, environment):
     folder = tmp_path_factory.mktemp("reference") / "run"
     command = [sys.executable, "-m", "sombrl", "train", "gp-icem", *FLAGS, "--out", str(folder)]
     subprocess.run(command, check=True, env=environment, capture_output=True)
-    return rows(folder)
-
-
-def rows(folder):
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in lines]
+    return reproducible_rows(folder)
 
 
 def resume(folder, environment):
@@ -59,7 +53,7 @@ def test_killed_between_episodes(episode, reference, environment, tmp_path):
     process.wait()
     result = resume(folder, environment)
     assert result.returncode == 0, result.stderr
-    assert rows(folder) == reference
+    assert reproducible_rows(folder) == reference
 
 
 def test_killed_while_a_checkpoint_is_written(reference, environment, tmp_path):
@@ -81,7 +75,7 @@ main({["train", "gp-icem", *FLAGS, "--out", str(folder)]!r})
     process = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True)
     assert process.returncode == -signal.SIGKILL
     assert resume(folder, environment).returncode == 0
-    assert rows(folder) == reference
+    assert reproducible_rows(folder) == reference
 
 
 def test_a_damaged_checkpoint_falls_back_and_says_so(reference, environment, tmp_path):
@@ -92,7 +86,7 @@ def test_a_damaged_checkpoint_falls_back_and_says_so(reference, environment, tmp
     newest.write_bytes(newest.read_bytes()[:5000])
     result = resume(folder, environment)
     assert result.returncode == 0 and "damaged" in result.stderr
-    assert rows(folder) == reference
+    assert reproducible_rows(folder) == reference
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(reference, environment, tmp_path):
@@ -119,7 +113,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(reference, environment, tmp_path):
     assert process.returncode == 130
     assert f"sombrl resume {folder}" in err and "Traceback" not in err
     assert resume(folder, environment).returncode == 0
-    assert rows(folder) == reference
+    assert reproducible_rows(folder) == reference
 
 
 def test_mbpo_killed_in_the_middle_of_an_episode_of_a_simulator(environment, tmp_path):
@@ -143,4 +137,4 @@ def test_mbpo_killed_in_the_middle_of_an_episode_of_a_simulator(environment, tmp
     process.wait()
     result = resume(folder, environment)
     assert result.returncode == 0, result.stderr
-    assert rows(folder) == rows(whole)
+    assert reproducible_rows(folder) == reproducible_rows(whole)

@@ -154,6 +154,12 @@ class Agent:
         """Whether it acts by a policy that it learned, instead of planning."""
         return self.parts.controller.learns
 
+    def row_of(self, seed: int) -> int:
+        """Which of the agents side by side has this seed."""
+        if seed not in self.seeds:
+            raise SombrlError(f"there is no seed {seed} in this run: it has {', '.join(map(str, self.seeds))}.")
+        return self.seeds.index(seed)
+
     @property
     def trained(self) -> str:
         """How long it was trained, in words."""

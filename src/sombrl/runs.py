@@ -124,19 +124,7 @@ class RunFolder:
     @property
     def in_use(self) -> bool:
         """Whether another process holds the lock at this moment."""
-        try:
-            descriptor = os.open(self.path / ".lock", os.O_RDONLY)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:  # a file system that cannot lock
-            return False
-        finally:
-            os.close(descriptor)
-        return False
+        return is_locked(self.path / ".lock", fcntl.LOCK_SH)
 
     def append(self, rows: list[dict]) -> None:
         """Add rows to the metrics, on disk when this returns; all of them or, when the disk is full, none."""
@@ -282,3 +270,20 @@ def _git(*arguments: str) -> str | None:
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return answer.stdout.strip()
+
+
+def is_locked(path: Path, against: int) -> bool:
+    """Whether a process holds a lock on a file that excludes one `against` it (LOCK_SH or LOCK_EX); none is kept."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, against | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system that cannot lock
+        return False
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,6 +1,5 @@
 """kill -9 of Dreamer and of its simulators: the run goes on, exactly where nothing was lost."""
 
-import json
 import os
 import signal
 import subprocess
@@ -8,6 +7,8 @@ import sys
 import time
 
 import pytest
+
+from tests.small import reproducible_rows
 
 SETTINGS = {
     "env": "dmc:cartpole-swingup",
@@ -31,16 +32,11 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "sombrl", *arguments]
 
 
-def rows(folder) -> list[dict]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in lines]
-
-
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reference") / "run"
     subprocess.run(command("train", "dreamer", *FLAGS, "--out", str(folder)), check=True, capture_output=True)
-    return rows(folder)
+    return reproducible_rows(folder)
 
 
 def wait_for_rows(process: subprocess.Popen, folder, number: int) -> None:
@@ -62,7 +58,7 @@ def test_the_trainer_is_killed_in_the_middle_of_an_episode(reference, tmp_path):
     assert len(reference) > 2
     resumed = subprocess.run(command("resume", str(folder), "--no-tensorboard"), capture_output=True, text=True)
     assert resumed.returncode == 0, resumed.stderr
-    assert rows(folder) == reference
+    assert reproducible_rows(folder) == reference
 
 
 def test_a_simulator_is_killed(tmp_path):
@@ -81,4 +77,4 @@ def test_a_simulator_is_killed(tmp_path):
     _, error = process.communicate(timeout=200)
     assert process.returncode == 0, error
     assert "killed by signal 9" in error
-    assert rows(folder)[-1]["decisions"] > 400
+    assert reproducible_rows(folder)[-1]["decisions"] > 400

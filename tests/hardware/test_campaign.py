@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 
-from sombrl.cli import main
 from sombrl.hardware.campaign import Campaign, CampaignConfig
 from sombrl.hardware.controller import Controller, Stopped, require_same
 from sombrl.hardware.episode import Episode
@@ -16,6 +15,7 @@ from sombrl.hardware.learner_client import LearnerClient, Lost
 from sombrl.hardware.policy import Actor
 from sombrl.records import RunFault, SombrlError
 from tests.hardware.parts import Inline, hashing, random_actor, simulated
+from tests.small import call
 
 HASHING = "tests.hardware.parts:hashing"
 
@@ -211,16 +211,6 @@ def test_only_the_number_of_episodes_may_change(finished):
         flag = "--" + name.replace("_", "-")
         with pytest.raises(SombrlError, match=f"begun with {flag}"):
             require_same(finished, dataclasses.replace(config, **{name: value}))
-
-
-def call(argv, capsys):
-    code = 0
-    try:
-        main(argv)
-    except SystemExit as stop:
-        code = stop.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize(

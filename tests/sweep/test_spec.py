@@ -10,6 +10,7 @@ from sombrl.cli import main
 from sombrl.records import SombrlError
 from sombrl.sweep.fields import fields_of
 from sombrl.sweep.spec import cell_from_json, cell_to_json, read_spec
+from tests.small import call
 from tests.sweep.tiny import SPEC, write
 
 GRID = """
@@ -143,7 +144,7 @@ REFUSED = [
 @pytest.mark.parametrize(("override", "sentence"), REFUSED, ids=[override for override, _ in REFUSED])
 def test_bad_overrides(override, sentence, capsys, tmp_path):
     spec = write(tmp_path)
-    code, err = call(["sweep", str(spec), override, "--out", str(tmp_path / "sweep")], capsys)
+    code, _, err = call(["sweep", str(spec), override, "--out", str(tmp_path / "sweep")], capsys)
     assert code == 2 and sentence in err and err.startswith("sombrl: ") and err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
 
@@ -166,7 +167,7 @@ BROKEN = [
 @pytest.mark.parametrize(("text", "sentence"), BROKEN, ids=[sentence for _, sentence in BROKEN])
 def test_broken_specs(text, sentence, capsys, tmp_path):
     spec = write(tmp_path, text)
-    code, err = call(["sweep", str(spec), "--out", str(tmp_path / "sweep")], capsys)
+    code, _, err = call(["sweep", str(spec), "--out", str(tmp_path / "sweep")], capsys)
     assert code == 2 and sentence in err and err.count("\n") == 1, err
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
 
@@ -182,7 +183,7 @@ def test_broken_specs(text, sentence, capsys, tmp_path):
     ],
 )
 def test_options_of_other_backends(flags, sentence, capsys, tmp_path):
-    code, err = call(["sweep", str(write(tmp_path)), "--out", str(tmp_path / "sweep"), *flags.split()], capsys)
+    code, _, err = call(["sweep", str(write(tmp_path)), "--out", str(tmp_path / "sweep"), *flags.split()], capsys)
     assert code == 2 and sentence in err and err.count("\n") == 1
     assert not (tmp_path / "sweep").exists()
 
@@ -190,13 +191,13 @@ def test_options_of_other_backends(flags, sentence, capsys, tmp_path):
 @pytest.mark.parametrize(("module", "flags"), [("ray", "--backend ray"), ("submitit", "--backend slurm --slurm-local")])
 def test_packages_that_are_not_installed(module, flags, capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    code, err = call(["sweep", str(write(tmp_path)), "--out", str(tmp_path / "sweep"), *flags.split()], capsys)
+    code, _, err = call(["sweep", str(write(tmp_path)), "--out", str(tmp_path / "sweep"), *flags.split()], capsys)
     assert code == 2 and "is not installed: pip install 'sombrl[" in err and err.count("\n") == 1
     assert not (tmp_path / "sweep").exists()
 
 
 def test_a_spec_that_is_not_there(capsys, tmp_path):
-    code, err = call(["sweep", str(tmp_path / "x.toml")], capsys)
+    code, _, err = call(["sweep", str(tmp_path / "x.toml")], capsys)
     assert code == 2 and "No such file" in err
     with pytest.raises(SombrlError, match="no text"):
         (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
@@ -207,12 +208,3 @@ def test_the_examples_are_sweeps():
     folder = Path(__file__).resolve().parents[2] / "examples" / "sweeps"
     assert len(read_spec(folder / "pendulum.toml").cells()) == 6
     assert len(read_spec(folder / "tune.toml").search) == 3
-
-
-def call(argv, capsys):
-    code = 0
-    try:
-        main(argv)
-    except SystemExit as stop:
-        code = stop.code or 0
-    return code, capsys.readouterr().err

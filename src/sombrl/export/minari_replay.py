@@ -56,8 +56,8 @@ def to_minari(run: Agent | str | Path, dataset: str, *, seed: int | None = None)
     minari = _minari()
     root, final = _place(dataset)
     agent = run if isinstance(run, Agent) else load(run)
-    if seed is not None and seed not in agent.seeds:
-        raise SombrlError(f"there is no seed {seed} in this run: it has {', '.join(map(str, agent.seeds))}.")
+    if seed is not None:
+        agent.row_of(seed)  # refuses one that is not there
     episodes = [episode for episode in episodes_of(agent) if seed in (None, episode.seed)]
     if not episodes:
         raise SombrlError("the replay has no whole episode yet: train longer.")

@@ -85,9 +85,7 @@ def export_policy(run: Agent | str | Path, out: str | Path, *, seed: int | None 
 
 def describe(agent: Agent, seed: int) -> Exported:
     """The policy of one seed of an agent."""
-    if seed not in agent.seeds:
-        raise SombrlError(f"there is no seed {seed} in this run: it has {', '.join(map(str, agent.seeds))}.")
-    row = agent.seeds.index(seed)
+    row = agent.row_of(seed)
     own = _dreamer(agent, row) if isinstance(agent, DreamerAgent) else _mlp(agent, row)
     spec, run_config = agent.envs.spec, agent.run_config
     info = {
@@ -123,7 +121,7 @@ def _require_same(folder: Path, out: Path) -> None:
 
 def _mlp(agent: Agent, row: int) -> Exported:
     """The tanh-Gaussian actor of SAC, MaxInfoSAC, MBPO and SimFSVGD."""
-    if not agent.parts.controller.learns:
+    if not agent.has_policy:
         raise SombrlError(
             f"{agent.algorithm} plans every decision with its model and has no policy to export: use sombrl.load and "
             "predict where it is to act, or train an algorithm that learns a policy (sac, mbpo, sim-fsvgd, dreamer)."

@@ -22,6 +22,7 @@ from sombrl.experiments.cell_folder import CellFolder
 from sombrl.experiments.runner import duration
 from sombrl.records import RunFault, SombrlError
 from sombrl.results import write_whole
+from sombrl.runs import is_locked
 from sombrl.sweep.places import Place
 from sombrl.sweep.worker import BUSY, Job
 from sombrl.train import Interrupted, terminate_as_interrupt
@@ -142,19 +143,7 @@ def driving(place: Place, command: Sequence[str], *, alone: bool = False) -> Ite
 
 def is_driven(root: Path) -> bool:
     """Whether a driver is at work on a folder."""
-    try:
-        descriptor = os.open(root / DRIVERS, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False
+    return is_locked(root / DRIVERS, fcntl.LOCK_EX)  # drivers share theirs
 
 
 class Drive:
