@@ -2,9 +2,9 @@
 
 Scale `paper` has the published model (ten particles of 3 × 64, 512 simulated functions a step), five seeds and 20
 episodes of 100 decisions; it is for a GPU. The model sees the car from the car, which needs fewer steps than the
-published 40000, and a search for a policy goes on from the last one. λ falls from 0.1: the paper's is 0.5, but it does
-not say in which unit σ is, and in ours (that of the model's normalised outputs) a policy follows 0.5 to the edge of the
-floor until it has faded. Scale `small` is for two CPU cores: two seeds, six
+published 40000, and a search for a policy goes on from the last one. λ falls from 0.1 to 0 in the last episode: the
+paper's falls from 0.5 within ten, but it does not say in which unit σ is, and in ours (that of the model's normalised
+outputs) a policy follows 0.5 to the edge of the floor until it has faded. Scale `small` is for two CPU cores: two seeds, six
 episodes, a sixth of the model's steps, a quarter of its functions and of the search. Its curves are an impression.
 """
 
@@ -45,7 +45,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "paper": {
         "model": {"steps": 24_000},
-        "search": {"rounds": 960, "fresh": False},
+        "search": {"rounds": 480, "fresh": False},
         "sac": {"target_entropy_factor": 0.5},
     },
 }
@@ -56,7 +56,8 @@ def car_config(scale: str, explore: dict[str, Any] | None = None, **fields: Any)
     config = SimFSVGDConfig(frame="body")
     parts = {name: dataclasses.replace(getattr(config, name), **given) for name, given in SIZES[scale].items()}
     explore = {} if explore is None else explore
-    weight = {} if "explore" in explore else {"bonus_weight": WEIGHT}  # only the optimistic ones have one
+    # Only the optimistic ones have a λ.
+    weight = {} if "explore" in explore else {"bonus_weight": WEIGHT, "bonus_weight_steps": EPISODES[scale]}
     exploration = dataclasses.replace(config.explore, **(weight | explore))
     return dataclasses.replace(config, explore=exploration, **(parts | fields))
 

@@ -23,7 +23,7 @@ EXPLORES: dict[str, dict[str, Any]] = {
     "noise-none": {"explore": "greedy"},
     "samples-bonus": {"imagine_by": "samples"},
     "samples-none": {"explore": "pets"},
-    "published-lambda": {"bonus_weight": 0.5},
+    "published-lambda": {"bonus_weight": 0.5, "bonus_weight_steps": 10},
 }
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "median-bandwidth": ("model", {"bandwidth": None}),
@@ -46,7 +46,7 @@ LOOKS = {
     "world-frame": Look("in the world's frame", COLORS[1], "--"),
     "median-bandwidth": Look("bandwidth by the median", COLORS[4], "--"),
     "fresh-search": Look("new policy at every search", COLORS[5], "-."),
-    "published-lambda": Look("λ from 0.5", COLORS[0], ":"),
+    "published-lambda": Look("λ from 0.5, ten episodes", COLORS[0], ":"),
 }
 
 
