@@ -24,8 +24,8 @@ from sombrl.results import read_rows
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[1] / "results"
 MARKS = {"SAC, 2 updates": ("s", "0.45"), "TD-MPC2": ("^", "0.45"), "BRO, 10 updates": ("D", "0.45")}
-SECOND = {5: "second-margin-5-lambda-0.1", 2: "second-margin-2-lambda-0.1"}
-LAST_FRAME = 150_000
+THIRD = {5: "optimistic", 2: "optimistic-large-buffer"}
+LAST_FRAME = 200_000
 
 
 def draw_mbpo() -> plt.Figure:
@@ -59,8 +59,9 @@ def draw_mbpo() -> plt.Figure:
 
 
 def draw_car() -> plt.Figure:
-    """Three rewards: our first runs, our second ones where there are any, and the paper's medians."""
+    """Three rewards: our first runs, our third ones where they are complete, and the paper's medians."""
     rows = read_rows(RESULTS / "rccar-margins" / "paper-first.csv")
+    third = read_rows(RESULTS / "rccar-margins" / "third.csv")
     figure, tiles = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
     names = {20: "dense", 5: "sparse", 2: "very sparse"}
     for axes, (margin, name) in zip(tiles, names.items(), strict=True):
@@ -69,10 +70,9 @@ def draw_car() -> plt.Figure:
             _, values = curves(select(rows, env=env, method=method, metric="rollout/ep_rew_mean"))
             _band(axes, values, look.color, look.dash, f"{look.label}, first run")
             axes.plot(PUBLISHED_AT, PUBLISHED[env, method], ":", color=look.color, label=f"{look.label}, published")
-        if margin in SECOND:
-            second = read_rows(RESULTS / "rccar-margins" / f"{SECOND[margin]}.csv")
-            _, values = curves(select(second, metric="rollout/ep_rew_mean"))
-            _band(axes, values, "#222222", "-", "SimFSVGD-Optimistic, second run, λ from 0.1")
+        if margin in THIRD:
+            _, values = curves(select(third, env=env, method=THIRD[margin], metric="rollout/ep_rew_mean"))
+            _band(axes, values, "#222222", "-", "SimFSVGD-Optimistic, third run, λ from 0.1")
         axes.set(title=f"margin factor {margin}, {name}", xlabel="episode", ylabel="return", xlim=(1, 20))
     handles, labels = tiles[1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)

@@ -53,6 +53,11 @@ def join(trees: Sequence[Any]) -> Any:
     return trees[0] if len(trees) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
 
 
+def side_by_side(one: Callable, arrays: Any) -> Any:
+    """`one` of every row: at once on an accelerator, one after the other on a CPU."""
+    return jax.lax.map(one, arrays) if jax.default_backend() == "cpu" else jax.vmap(one)(arrays)
+
+
 def over_seeds(function: Callable, *, double_precision: bool = False) -> Callable:
     """`function` of one seed → a compiled function whose array arguments and results have a leading seed axis.
 
@@ -62,11 +67,8 @@ def over_seeds(function: Callable, *, double_precision: bool = False) -> Callabl
     but two programs in two threads can starve XLA's thread pool and hang.)
     """
 
-    def one_by_one(one: Callable, arrays: Any) -> Any:
-        return jax.lax.map(one, arrays) if jax.default_backend() == "cpu" else jax.vmap(one)(arrays)
-
     def batched(*args):
-        return over_rows(lambda row: function(*row), args, one_by_one)
+        return over_rows(lambda row: function(*row), args, side_by_side)
 
     compiled = eqx.filter_jit(batched)
 

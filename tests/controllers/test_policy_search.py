@@ -52,7 +52,11 @@ run = jax.jit(
 
 
 def found(controller, mdp, replay=EMPTY, seed=0):
-    return run(controller, controller.init(mdp, key=jr.key(seed)), mdp, replay, jr.key(seed + 1))
+    return found_with(controller, mdp, jr.key(seed + 1), replay, seed)
+
+
+def found_with(controller, mdp, key, replay=EMPTY, seed=0):
+    return run(controller, controller.init(mdp, key=jr.key(seed)), mdp, replay, key)
 
 
 def numbers(state, metrics):
@@ -137,6 +141,17 @@ def test_the_best_snapshot_is_driven():
     assert np.array_equal(action, again)
 
 
+def test_the_best_try_counts():
+    """Three tries are three searches with keys of their own, and the one with the highest Jₙ is all that is kept."""
+    mdp = uncertain(action_dim=1)
+    controller = search(replace(TINY, tries=3))
+    alone = [found_with(search(), mdp, key) for key in jr.split(jr.key(1), 3)]
+    values = [float(metrics["policy/imagined_return"]) for _, metrics in alone]
+    assert len(set(values)) == 3
+    state, metrics = found(controller, mdp)
+    np.testing.assert_allclose(numbers(state, metrics), numbers(*alone[int(np.argmax(values))]), rtol=1e-4, atol=1e-5)
+
+
 def test_what_diverges_is_forgotten():
     """Beyond x' = 0.4 the reward is not a number there: those rows are not learned from."""
 
@@ -174,6 +189,7 @@ CHANGED = {
     "judged_rollouts": None,  # from one place and without noise one is as good as many
     "judged_horizon": 4,
     "fresh": False,
+    "tries": 2,
 }
 
 
@@ -197,6 +213,7 @@ def test_every_setting_does_something():
         ({"reward_scale": 0.0}, "--search.reward-scale must be positive"),
         ({"snapshots": 9, "rounds": 4}, "must not exceed --search.rounds = 4"),
         ({"capacity": 10}, "--search.capacity must hold a round"),
+        ({"tries": 0}, "--search.tries must be"),
     ],
 )
 def test_refuses(settings, says):

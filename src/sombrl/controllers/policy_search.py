@@ -2,8 +2,8 @@
 
 Between two real episodes the model stands still, so it is an environment that costs nothing: rollouts of the policy
 fill a buffer of imagined transitions, whose rewards are r + λₙ‖σₙ‖, and SAC learns from the buffer as if they were
-real. Half of the rollouts begin where real episodes do, half where real data have been. Of all snapshots of the policy
-the one with the highest Jₙ in the model is driven.
+real. Half of the rollouts begin where real episodes do, half where real data have been. Of all snapshots of the policy,
+and of all tries, the one with the highest Jₙ in the model is driven.
 """
 
 import dataclasses
@@ -26,6 +26,7 @@ from sombrl.exploration.bonus import NoBonus
 from sombrl.networks import MLP
 from sombrl.records import SombrlError, State, Transition
 from sombrl.replay import Replay
+from sombrl.seeds import side_by_side
 from sombrl.starts import AbstractStarts
 
 
@@ -57,11 +58,14 @@ class PolicySearchConfig:
     """Decisions of each of them."""
     fresh: bool = True
     """Every search begins with a new policy; otherwise with the last search's."""
+    tries: int = 1
+    """Searches side by side, alike but for their random numbers; the best one counts. For rewards so sparse that a
+    search may miss them altogether."""
 
     def __post_init__(self):
         """Refuse what cannot be searched with."""
         counts = ("rounds", "rollouts", "unroll", "updates", "horizon", "capacity", "snapshots")
-        for name in (*counts, "judged_rollouts", "judged_horizon"):
+        for name in (*counts, "judged_rollouts", "judged_horizon", "tries"):
             check_count(_flag(name), getattr(self, name))
         check_range(_flag("start_share"), self.start_share, 0.0, 1.0)
         if not 0 < self.reward_scale < math.inf:
@@ -166,6 +170,17 @@ class PolicySearch(AbstractController):
         return jnp.tanh(gaussian(state.actor, belief)[0]), state
 
     def improve(
+        self, state: SearchState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
+    ) -> tuple[SearchState, dict[str, Float[Array, ""]]]:
+        """The best of `tries` searches."""
+        if self.config.tries == 1:
+            return self._search(state, mdp, replay, key=key)
+        keys = jr.split(key, self.config.tries)
+        found = side_by_side(lambda key: self._search(state, mdp, replay, key=key), keys)
+        best = jnp.argmax(found[1]["policy/imagined_return"])
+        return jax.tree.map(lambda leaf: leaf[best], found)
+
+    def _search(
         self, state: SearchState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[SearchState, dict[str, Float[Array, ""]]]:
         """`rounds` rounds in the model, and the best of `snapshots` snapshots."""

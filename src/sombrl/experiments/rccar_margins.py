@@ -1,9 +1,9 @@
 """rccar-margins: figure 4, right, of the paper (section 6, "Hardware experiments"): parking an RC car.
 
 SimFSVGD-Optimistic against SimFSVGD, whose imagined cars are sampled anew at every step and who has no bonus, on
-rewards that are dense (margin factor 20), sparse (5) and sparser (2, 1). λ falls from 0.1 to 0 until the last episode. The
-faint lines are the paper's medians, read off its figure; it does not say which factor its "very sparse" is, here it is
-drawn beside 2.
+rewards that are dense (margin factor 20), sparse (5) and sparser (2, 1). λ falls from 0.1 to 0 until the last episode.
+The faint lines are the paper's medians, read off its figure; it does not say which factor its "very sparse" is, here it
+is drawn beside 2.
 
 Differs from the paper: λ (rccar.py says why); the integrator of the car is a true Runge-Kutta one, past actions are
 shown as they are, the model sees the car from the car and is fitted to its prior before the first episode, and the
