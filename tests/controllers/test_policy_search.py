@@ -141,14 +141,18 @@ def test_the_best_snapshot_is_driven():
     assert np.array_equal(action, again)
 
 
-def test_the_best_try_counts():
-    """Three tries are three searches with keys of their own, and the one with the highest Jₙ is all that is kept."""
+@pytest.mark.parametrize("fresh", [True, False])
+def test_the_best_try_counts(fresh):
+    """Four tries are four searches with keys of their own, two of which go on, and the best is all that is kept."""
     mdp = uncertain(action_dim=1)
-    controller = search(replace(TINY, tries=3))
-    alone = [found_with(search(), mdp, key) for key in jr.split(jr.key(1), 3)]
+    begins = [True, True, True, True] if fresh else [False, True, False, True]
+    alone = [
+        found_with(search(replace(TINY, fresh=new)), mdp, key)
+        for new, key in zip(begins, jr.split(jr.key(1), 4), strict=True)
+    ]
     values = [float(metrics["policy/imagined_return"]) for _, metrics in alone]
-    assert len(set(values)) == 3
-    state, metrics = found(controller, mdp)
+    assert len(set(values)) == 4
+    state, metrics = found(search(replace(TINY, fresh=fresh, tries=4)), mdp)
     np.testing.assert_allclose(numbers(state, metrics), numbers(*alone[int(np.argmax(values))]), rtol=1e-4, atol=1e-5)
 
 

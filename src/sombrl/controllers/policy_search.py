@@ -59,8 +59,8 @@ class PolicySearchConfig:
     fresh: bool = True
     """Every search begins with a new policy; otherwise with the last search's."""
     tries: int = 1
-    """Searches side by side, alike but for their random numbers; the best one counts. For rewards so sparse that a
-    search may miss them altogether."""
+    """Searches side by side; the best one counts. Unless all begin with a new policy, every other one does. For rewards
+    so sparse that a search may miss them altogether."""
 
     def __post_init__(self):
         """Refuse what cannot be searched with."""
@@ -173,21 +173,24 @@ class PolicySearch(AbstractController):
         self, state: SearchState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[SearchState, dict[str, Float[Array, ""]]]:
         """The best of `tries` searches."""
+        number = jnp.arange(self.config.tries)
         if self.config.tries == 1:
-            return self._search(state, mdp, replay, key=key)
-        keys = jr.split(key, self.config.tries)
-        found = side_by_side(lambda key: self._search(state, mdp, replay, key=key), keys)
+            return self._search(state, mdp, replay, number[0], key=key)
+        search = lambda row: self._search(state, mdp, replay, row[0], key=row[1])  # noqa: E731
+        found = side_by_side(search, (number, jr.split(key, self.config.tries)))
         best = jnp.argmax(found[1]["policy/imagined_return"])
         return jax.tree.map(lambda leaf: leaf[best], found)
 
     def _search(
-        self, state: SearchState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
+        self, state: SearchState, mdp: ImaginedMDP, replay: Replay, number: Int[Array, ""], *, key: Key[Array, ""]
     ) -> tuple[SearchState, dict[str, Float[Array, ""]]]:
         """`rounds` rounds in the model, and the best of `snapshots` snapshots."""
         config = self.config
         init_key, start_key, age_key, judge_key, search_key = jr.split(key, 5)
         alone = self._task_alone(mdp)
-        sac = self.sac.init(alone, key=init_key) if config.fresh else state.sac
+        new = self.sac.init(alone, key=init_key)
+        anew = jnp.asarray(config.fresh) | (number % 2 == 1)
+        sac = jax.tree.map(lambda new, last: jnp.where(anew, new, last), new, state.sac)
         obs = self._begin(replay, config.rollouts, key=start_key)
         # Of all ages from the first round on, so that they do not begin anew all at once.
         age = jr.randint(age_key, (config.rollouts,), 0, config.horizon)
