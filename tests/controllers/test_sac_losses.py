@@ -40,7 +40,7 @@ def test_log_density_is_that_of_scipy_by_change_of_variables():
 def test_density_integrates_to_one():
     grid = np.linspace(-0.999, 0.999, 301)
     density = [np.exp(log_density(action, 0.4, 0.6)) for action in grid]
-    np.testing.assert_allclose(scipy.integrate.simpson(density, grid), 1.0, atol=2e-3)
+    np.testing.assert_allclose(scipy.integrate.simpson(density, x=grid), 1.0, atol=2e-3)
 
 
 def test_log_probability_of_a_vector_is_the_sum_of_its_coordinates():
