@@ -76,9 +76,11 @@ def test_seeds_of_one_configuration_are_pooled(tmp_path):
     assert len(comparison.tasks[0].finals["gp-icem/optimistic"]) == 4
 
 
-def test_same_seeds_twice_are_not_pooled(tmp_path):
-    write_run(tmp_path / "a", seeds=(0, 1))
-    write_run(tmp_path / "b", seeds=(0, 1))
+@pytest.mark.parametrize("inside", ["", "cells/optimistic"])
+def test_same_seeds_twice_are_not_pooled(tmp_path, inside):
+    """Cells of two sweeps have one name: the sweeps' names tell them apart."""
+    write_run(tmp_path / "a" / inside, seeds=(0, 1))
+    write_run(tmp_path / "b" / inside, seeds=(0, 1))
     comparison = comparison_of(tmp_path)
     assert comparison.methods == ["gp-icem/optimistic", "gp-icem/optimistic (b)"]
     assert any("same settings and seeds" in note for note in comparison.notes)

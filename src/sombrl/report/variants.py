@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 from sombrl.report.loading import Source
@@ -24,19 +25,20 @@ def named_apart(sources: list[Source]) -> tuple[list[Source], dict[str, str], li
     notes: list[str] = []
     names: dict[str, str] = {}
     for place, those in places.items():
-        seen: dict[tuple[str, int], str] = {}
+        seen: dict[tuple[str, int], Path] = {}
         for run in those:
             method = place[0]
             if method in clashing:
                 method = _variant(method, run, varying)
             taken = {key.seed for key in run.records if (method, key.seed) in seen}
             if taken:
+                other = seen[method, min(taken)]
                 notes.append(
-                    f"{run.path} and {seen[method, min(taken)]} have the same settings and seeds: they are shown "
-                    "apart, under their names, and not pooled."
+                    f"{run.path} and {other} have the same settings and seeds: they are shown apart, under their "
+                    "names, and not pooled."
                 )
-                method = f"{method} ({run.path.name})"
-            seen |= {(method, key.seed): str(run.path) for key in run.records}
+                method = f"{method} ({_own_part(run.path, other)})"
+            seen |= {(method, key.seed): run.path for key in run.records}
             names[str(run.path)] = method
     return [_renamed(source, names.get(str(source.path))) for source in sources], names, notes
 
@@ -76,6 +78,11 @@ def _variant(method: str, run: Source, varying: list[str]) -> str:
         return f"{method} ({run.path.name})"
     own = settings(run)
     return " ".join([method, *(f"{name}={own.get(name, '–')}" for name in varying)])
+
+
+def _own_part(path: Path, other: Path) -> str:
+    """Where a path leaves another one's: cells of two sweeps have one name, their sweeps have not."""
+    return next((ours for ours, theirs in zip(path.parts, other.parts, strict=False) if ours != theirs), path.name)
 
 
 def _renamed(source: Source, method: str | None) -> Source:
