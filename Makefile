@@ -31,6 +31,7 @@ bench: setup  ## steady state and compile time apart; writes results/bench/
 	$(BIN)/python -m benchmarks.mbpo
 	$(BIN)/python -m benchmarks.hardware
 	$(BIN)/python -m benchmarks.sim_fsvgd
+	$(BIN)/python -m benchmarks.parking
 	$(BIN)/python -m benchmarks.dreamer
 	$(BIN)/python -m benchmarks.gp_icem  # last, because it fails when it misses its bars
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from benchmarks import mbpo, sac
+from benchmarks import mbpo, parking, sac
 from benchmarks.timing import ROOT, Block, ratio, row
 
 SLOW = [Block(4.0, 8.0), Block(6.0, 8.0), Block(9.0, 9.0)]
@@ -51,6 +51,14 @@ def test_mbpo_tables():
     rows = {"humanoid · optimistic · 5": cells, "humanoid · greedy · 5": cells, "cartpole · optimistic · 5": cells}
     times = {"min": 5 * 368.6 / 2000, "cpu": 5 * 713 / 4000}
     assert mbpo.against_theirs(rows) == {"humanoid · optimistic · 5": pytest.approx(times)}
+
+
+def test_parking_table():
+    def episode(fit):
+        return {"fit": fit, "imagine": 0.5, "improve": 10.0, "collect": 1.0}
+
+    cells = parking.table([episode(1.0), episode(7.0), episode(5.0), episode(6.0)])  # the first one compiles
+    assert cells == {"fit_s": 5.0, "search_s": 10.0, "drive_s": 1.0, "episode_s": 16.5, "first_episode_s": 12.5}
 
 
 def test_stand_in_follows_its_seed():
