@@ -6,7 +6,7 @@ export OPENBLAS_NUM_THREADS := 1
 LOCK := $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header \
 	--extra report --extra tb --extra video --extra dmc --extra dev pyproject.toml -o requirements.lock
 
-.PHONY: setup demo test test-slow bench bench-peers lint docs dist try-wheel lock clean
+.PHONY: setup demo test test-slow test-extras bench bench-peers lint docs dist try-wheel lock clean
 
 setup: .venv/.ready
 
@@ -25,6 +25,16 @@ test: setup  ## everything but the long learning runs
 
 test-slow: setup  ## the learning runs
 	$(BIN)/python -m pytest -m slow
+
+test-extras: .venv-extras/.ready  ## what optional packages are for: sweeps, exports, TensorBoard, the page in a browser
+	.venv-extras/bin/python -m pytest -n 0 -m "slow or not slow" tests/sweep tests/export tests/test_sinks.py tests/report/test_browser.py
+
+.venv-extras/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv-extras
+	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation tensorboard onnxruntime \
+		-e '.[ray,slurm,tune,onnx,minari,parquet,wandb,browser]'
+	@touch $@
 
 bench: setup  ## steady state and compile time apart; writes results/bench/
 	$(BIN)/python -m benchmarks.sac
@@ -69,4 +79,4 @@ lock:  ## rewrite requirements.lock (needs uv for $(PYTHON))
 		docs/requirements.in -o docs/requirements.txt
 
 clean:
-	rm -rf .venv .venv-peers .venv-docs site
+	rm -rf .venv .venv-extras .venv-peers .venv-docs site
