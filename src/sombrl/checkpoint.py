@@ -14,8 +14,8 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -165,6 +165,24 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def new_folder(path: Path, what: str) -> Iterator[Path]:
+    """Where to write the files of the new folder `path`: it has its name when all of them are on the disk, or never."""
+    aside = path.parent / f".tmp-{path.name}-{os.getpid()}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        yield aside
+        sync_folder(aside)
+        os.rename(aside, path)  # also over an empty folder
+        sync_folder(path.parent)
+    except OSError as error:
+        raise RunFault(f"cannot {what} {path}: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _number(path: Path) -> int:

@@ -7,8 +7,6 @@ the recorded ones.
 
 import dataclasses
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import numpy as np
 
 from sombrl.agent import Agent, load
 from sombrl.algorithms.dreamer import Dreamer
-from sombrl.checkpoint import sync_folder, versions, write_synced
+from sombrl.checkpoint import new_folder, versions, write_synced
 from sombrl.controllers.sac_losses import gaussian
 from sombrl.dreamer.agent import DreamerAgent
 from sombrl.dynamics.rssm import zero_latent
@@ -65,21 +63,10 @@ def export_policy(run: Agent | str | Path, out: str | Path, *, seed: int | None 
         from sombrl.export.onnx_graph import onnx_bytes
 
         files["policy.onnx"] = onnx_bytes(exported.info, exported.arrays)
-    aside = out.parent / f".tmp-{out.name}-{os.getpid()}"
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
+    with new_folder(out, "write") as aside:
         for name, content in files.items():
             write_synced(aside / name, content)
         _require_same(aside, out)
-        sync_folder(aside)
-        os.rename(aside, out)
-        sync_folder(out.parent)
-    except OSError as error:
-        raise RunFault(f"cannot write {out}: {error.strerror or error}.") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return out
 
 

@@ -16,14 +16,12 @@ import contextlib
 import dataclasses
 import datetime
 import json
-import os
 import platform
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from sombrl.checkpoint import sync_folder, versions, write_synced
+from sombrl.checkpoint import new_folder, versions, write_synced
 from sombrl.config import from_json, to_json
 from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
 from sombrl.hardware.episode import Episode
@@ -103,20 +101,11 @@ class Campaign:
             "python": platform.python_version(),
             "platform": platform.platform(),
         }
-        aside = path.parent / f".tmp-{path.name}-{os.getpid()}"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        with new_folder(path, "create the campaign") as aside:
             for name in ("episodes", "policies", "learner"):
-                (aside / name).mkdir(parents=True)
+                (aside / name).mkdir()
             for name, content in (("config.json", to_json(config)), ("manifest.json", manifest)):
                 write_synced(aside / name, json.dumps(content, indent=2).encode())
-            sync_folder(aside)
-            os.rename(aside, path)  # also over an empty folder
-            sync_folder(path.parent)
-        except OSError as error:
-            raise RunFault(f"cannot create the campaign {path}: {error.strerror or error}.") from error
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
         return cls(path)
 
     @classmethod
