@@ -96,9 +96,17 @@ class Compiled:
             observe_key, act_key = jr.split(jr.fold_in(key, decision))
             belief = mdp.dynamics.observe(None, None, obs, key=observe_key)
             action, new_state = controller.act(state, mdp, belief, key=act_key)
+            if new_state is state:  # a policy's: not to be copied at every decision
+                return mdp.env_action(action), None
             # A seed that waits for others must not go on planning.
             state = jax.tree.map(lambda new, old: jnp.where(active, new, old), new_state, state)
             return mdp.env_action(action), state
+
+        compiled_act = over_seeds(act)
+
+        def act_and_keep(state, *rest):
+            action, new_state = compiled_act(state, *rest)
+            return action, state if new_state is None else new_state
 
         measure = EpistemicNorm() if setting.rule == "uncertainty" else InformationGain()
 
@@ -115,7 +123,7 @@ class Compiled:
             improve=over_seeds(lambda state, mdp, replay, key: controller.improve(state, mdp, replay, key=key)),
             renew_learner=over_seeds(lambda state, key: learner.renew(state, key=key), double_precision=double),
             renew_controller=over_seeds(lambda state, mdp, key: controller.renew(state, mdp, key=key)),
-            act=over_seeds(act),
+            act=act_and_keep,
             gather=over_seeds(gather),
             add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
             diagnose=over_seeds(lambda state, mdp, rows, valid: diagnose(learner.dynamics(state), mdp, rows, valid)),

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from sombrl.controllers.policy_search import SEARCH_SAC, PolicySearch, PolicySearchConfig
+from sombrl.controllers.policy_search import SEARCH_SAC, PolicySearch, PolicySearchConfig, SearchState
 from sombrl.exploration.bonus import EpistemicMean, NoBonus
 from sombrl.records import SombrlError
 from sombrl.replay import Replay
@@ -51,12 +51,18 @@ run = jax.jit(
 )
 
 
+search_alone = jax.jit(
+    lambda search, sac, mdp, replay, key: search._search(sac, mdp, replay, key=key),
+    compiler_options={"xla_backend_optimization_level": 0},
+)
+
+
 def found(controller, mdp, replay=EMPTY, seed=0):
-    return found_with(controller, mdp, jr.key(seed + 1), replay, seed)
+    return run(controller, controller.init(mdp, key=jr.key(seed)), mdp, replay, jr.key(seed + 1))
 
 
-def found_with(controller, mdp, key, replay=EMPTY, seed=0):
-    return run(controller, controller.init(mdp, key=jr.key(seed)), mdp, replay, key)
+def first(tree, i=0):
+    return jax.tree.map(lambda leaf: leaf[i], tree)
 
 
 def numbers(state, metrics):
@@ -96,7 +102,7 @@ def test_rollouts_move_by_the_model_and_begin_anew():
 
     watched = Watched(1, At(1.0), controller.config, SAC)
     with jax.disable_jit(), pytest.raises(StopIteration):
-        watched.improve(state, mdp, EMPTY, key=jr.key(1))
+        watched._search(first(state.sac), mdp, EMPTY, key=jr.key(1))
     _, dream = seen["after"]
     rows = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(20, 8, *leaf.shape[1:]), dream.data)
     x, u, after = rows.obs[..., 0], rows.action[..., 0], rows.next_obs[..., 0]
@@ -142,18 +148,22 @@ def test_the_best_snapshot_is_driven():
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_the_best_try_counts(fresh):
-    """Four tries are four searches with keys of their own, two of which go on, and the best is all that is kept."""
-    mdp = uncertain(action_dim=1)
-    begins = [True, True, True, True] if fresh else [False, True, False, True]
-    alone = [
-        found_with(search(replace(TINY, fresh=new)), mdp, key)
-        for new, key in zip(begins, jr.split(jr.key(1), 4), strict=True)
-    ]
-    values = [float(metrics["policy/imagined_return"]) for _, metrics in alone]
-    assert len(set(values)) == 4
-    state, metrics = found(search(replace(TINY, fresh=fresh, tries=4)), mdp)
-    np.testing.assert_allclose(numbers(state, metrics), numbers(*alone[int(np.argmax(values))]), rtol=1e-4, atol=1e-5)
+def test_the_best_try_is_driven(fresh):
+    """Three tries, twice: each goes on from its own last one as if alone; the best policy is driven."""
+    mdp, controller = uncertain(action_dim=1), search(replace(TINY, fresh=fresh, tries=3))
+    state = controller.init(mdp, key=jr.key(0))
+    alone = [first(state.sac, i) for i in range(3)]
+    for seed in (1, 2):
+        state, metrics = run(controller, state, mdp, EMPTY, jr.key(seed))
+        keys = jr.split(jr.key(seed), 3)
+        tries = [search_alone(controller, alone[i], mdp, EMPTY, keys[i]) for i in range(3)]
+        values = [float(metrics["policy/imagined_return"]) for _, _, metrics in tries]
+        assert len(set(values)) == 3
+        actor, _, expected = tries[int(np.argmax(values))]
+        np.testing.assert_allclose(
+            numbers(state, metrics), numbers(SearchState(actor, state.sac), expected), rtol=1e-4, atol=1e-5
+        )
+        alone = [sac for _, sac, _ in tries]
 
 
 def test_what_diverges_is_forgotten():

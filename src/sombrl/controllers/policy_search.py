@@ -59,8 +59,8 @@ class PolicySearchConfig:
     fresh: bool = True
     """Every search begins with a new policy; otherwise with the last search's."""
     tries: int = 1
-    """Searches side by side; the best one counts. Unless all begin with a new policy, every other one does. For rewards
-    so sparse that a search may miss them altogether."""
+    """Searches side by side, each of which goes on from its own last one; the best policy is driven. For rewards so
+    sparse that a search may miss them altogether."""
 
     def __post_init__(self):
         """Refuse what cannot be searched with."""
@@ -104,10 +104,10 @@ million updates) and a policy that stays more random while it learns."""
 
 
 class SearchState(eqx.Module):
-    """The policy that is driven, and what the next search may begin with."""
+    """The policy that is driven, and what the next searches may begin with."""
 
     actor: MLP
-    sac: SACState
+    sac: SACState  # of every try, in a leading axis
 
 
 class Rollouts(eqx.Module):
@@ -156,8 +156,8 @@ class PolicySearch(AbstractController):
 
     def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> SearchState:
         """Untrained networks."""
-        sac = self.sac.init(self._task_alone(mdp), key=key)
-        return SearchState(sac.actor, sac)
+        sac = jax.vmap(lambda key: self.sac.init(self._task_alone(mdp), key=key))(jr.split(key, self.config.tries))
+        return SearchState(jax.tree.map(lambda leaf: leaf[0], sac.actor), sac)
 
     def begin_episode(self, state: SearchState, mdp: ImaginedMDP) -> SearchState:
         """A policy has nothing that belongs to an episode."""
@@ -172,25 +172,21 @@ class PolicySearch(AbstractController):
     def improve(
         self, state: SearchState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[SearchState, dict[str, Float[Array, ""]]]:
-        """The best of `tries` searches."""
-        number = jnp.arange(self.config.tries)
-        if self.config.tries == 1:
-            return self._search(state, mdp, replay, number[0], key=key)
-        search = lambda row: self._search(state, mdp, replay, row[0], key=row[1])  # noqa: E731
-        found = side_by_side(search, (number, jr.split(key, self.config.tries)))
-        best = jnp.argmax(found[1]["policy/imagined_return"])
-        return jax.tree.map(lambda leaf: leaf[best], found)
+        """`tries` searches, and the best policy of them all."""
+        search = lambda row: self._search(row[0], mdp, replay, key=row[1])  # noqa: E731
+        actors, sac, metrics = side_by_side(search, (state.sac, jr.split(key, self.config.tries)))
+        best = jnp.argmax(metrics["policy/imagined_return"])
+        actor, metrics = jax.tree.map(lambda leaf: leaf[best], (actors, metrics))
+        return SearchState(actor, sac), metrics
 
     def _search(
-        self, state: SearchState, mdp: ImaginedMDP, replay: Replay, number: Int[Array, ""], *, key: Key[Array, ""]
-    ) -> tuple[SearchState, dict[str, Float[Array, ""]]]:
-        """`rounds` rounds in the model, and the best of `snapshots` snapshots."""
+        self, last: SACState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
+    ) -> tuple[MLP, SACState, dict[str, Float[Array, ""]]]:
+        """`rounds` rounds in the model: the best of `snapshots` snapshots, and how SAC is left."""
         config = self.config
         init_key, start_key, age_key, judge_key, search_key = jr.split(key, 5)
         alone = self._task_alone(mdp)
-        new = self.sac.init(alone, key=init_key)
-        anew = jnp.asarray(config.fresh) | (number % 2 == 1)
-        sac = jax.tree.map(lambda new, last: jnp.where(anew, new, last), new, state.sac)
+        sac = self.sac.init(alone, key=init_key) if config.fresh else last
         obs = self._begin(replay, config.rollouts, key=start_key)
         # Of all ages from the first round on, so that they do not begin anew all at once.
         age = jr.randint(age_key, (config.rollouts,), 0, config.horizon)
@@ -229,7 +225,7 @@ class PolicySearch(AbstractController):
             "policy/last_imagined_return": values[-1],
             "policy/best_snapshot": jnp.argmax(values).astype(jnp.float32),
         }
-        return SearchState(search.best, search.sac), metrics
+        return search.best, search.sac, metrics
 
     def _unroll(
         self, search: Search, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]

@@ -2,8 +2,8 @@
 
 Scale `paper` has the published model (ten particles of 3 × 64, 512 simulated functions a step), five seeds and 20
 episodes of 100 decisions; it is for a GPU. The model sees the car from the car, which needs fewer steps than the
-published 40000. A policy is searched for four times side by side, twice going on from the last one: a search alone
-may miss a very sparse reward for good. λ falls from 0.1 to 0 in the last episode: the paper's falls from 0.5 within
+published 40000. A policy is searched for four times side by side, each going on from its own last search: one alone may
+miss a very sparse reward for good. λ falls from 0.1 to 0 in the last episode: the paper's falls from 0.5 within
 ten, but it does not say in which unit σ is, and in ours (that of the model's normalised outputs) a policy follows 0.5
 to the edge of the floor until it has faded. Scale `small` is for two CPU cores: two seeds, six episodes, a sixth of
 the model's steps, a quarter of its functions and half of one search. Its curves are an impression.
