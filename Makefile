@@ -23,8 +23,8 @@ demo: setup  ## optimistic against greedy on sparse MountainCar: a table and a p
 test: setup  ## everything but the long learning runs
 	$(BIN)/python -m pytest
 
-test-slow: setup  ## the learning runs
-	$(BIN)/python -m pytest -m slow
+test-slow: setup  ## the learning runs, compiled as a user's are
+	XLA_FLAGS= $(BIN)/python -m pytest -m slow
 
 test-extras: .venv-extras/.ready  ## what optional packages are for: sweeps, exports, TensorBoard, the page in a browser
 	.venv-extras/bin/python -m pytest -n 0 -m "slow or not slow" tests/sweep tests/export tests/test_sinks.py tests/report/test_browser.py

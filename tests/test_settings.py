@@ -139,6 +139,7 @@ def test_a_trajectory_without_resets_is_one_piece_and_resumes_exactly(env, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_the_one_bit_rule_for_every_seed_by_itself():
     gp = SMALL["gp"] | {"noise_std": 3.0, "rank": 32}  # so much that a step teaches less than a bit
     settings = ENDLESS | {"update_rule": "one-bit", "update_every": 6, "explore": "greedy", "gp": gp}
