@@ -2,7 +2,7 @@
 
 import numpy as np
 
-CLOSE = 1e-5  # of half the range: float32 sums of a few dozen numbers of up to some hundred, in another order
+CLOSE = 2e-6  # of half the range: float32 sums of a few dozen numbers in another order
 
 
 def observations(size, number=100, seed=0):

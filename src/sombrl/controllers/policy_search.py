@@ -59,8 +59,8 @@ class PolicySearchConfig:
     fresh: bool = True
     """Every search begins with a new policy; otherwise with the last search's."""
     tries: int = 1
-    """Searches side by side, each of which goes on from its own last one; the best policy is driven. For rewards so
-    sparse that a search may miss them altogether."""
+    """Searches side by side, each of which goes on from its own last one unless all begin anew; the best policy is
+    driven. For rewards so sparse that a search may miss them altogether."""
 
     def __post_init__(self):
         """Refuse what cannot be searched with."""
@@ -156,7 +156,7 @@ class PolicySearch(AbstractController):
 
     def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> SearchState:
         """Untrained networks."""
-        sac = jax.vmap(lambda key: self.sac.init(self._task_alone(mdp), key=key))(jr.split(key, self.config.tries))
+        sac = jax.vmap(lambda key: self.sac.init(self._task_alone(mdp), key=key))(self._keys(key))
         return SearchState(jax.tree.map(lambda leaf: leaf[0], sac.actor), sac)
 
     def begin_episode(self, state: SearchState, mdp: ImaginedMDP) -> SearchState:
@@ -174,10 +174,14 @@ class PolicySearch(AbstractController):
     ) -> tuple[SearchState, dict[str, Float[Array, ""]]]:
         """`tries` searches, and the best policy of them all."""
         search = lambda row: self._search(row[0], mdp, replay, key=row[1])  # noqa: E731
-        actors, sac, metrics = side_by_side(search, (state.sac, jr.split(key, self.config.tries)))
+        actors, sac, metrics = side_by_side(search, (state.sac, self._keys(key)))
         best = jnp.argmax(metrics["policy/imagined_return"])
         actor, metrics = jax.tree.map(lambda leaf: leaf[best], (actors, metrics))
         return SearchState(actor, sac), metrics
+
+    def _keys(self, key: Key[Array, ""]) -> Key[Array, " tries"]:
+        """One for every try; a single one has the key itself."""
+        return key[None] if self.config.tries == 1 else jr.split(key, self.config.tries)
 
     def _search(
         self, last: SACState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
