@@ -11,6 +11,8 @@ per 100000 frames. The paper has 42.24 minutes for Dreamer and 46.32 for Dreamer
 
 import argparse
 import dataclasses
+import functools
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +25,8 @@ import jax.random as jr
 from benchmarks.timing import Block, machine, ratio, row, timed, write
 from sombrl.agent import make
 from sombrl.algorithms.dreamer import Dreamer, DreamerConfig, DreamerExplore, Sequences
+from sombrl.dreamer.agent import DreamerAgent
+from sombrl.dreamer.loop import DreamerReport
 from sombrl.envs.layout import Part
 from sombrl.seeds import over_lot
 
@@ -105,7 +109,7 @@ def bench_updates(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, A
             runs = {s: Updates(KINDS[name], s, args.size, seeds, args.precision) for s in STRATEGIES}
             for _ in range(args.rounds):
                 for run in runs.values():
-                    run.blocks.append(timed(lambda run=run: run(args.updates))[1])
+                    run.blocks.append(timed(functools.partial(run, args.updates))[1])
             for strategy, run in runs.items():
                 cells = row(run.blocks, args.updates) | {"compile_s": run.compile_s}
                 rows[f"{name} · {strategy} · {seeds}"] = cells | {"updates_per_s": 1e3 * seeds / cells["min_ms"]}
@@ -113,25 +117,22 @@ def bench_updates(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, A
     return rows, costs
 
 
-def bench_loop(args: argparse.Namespace) -> dict[str, Any]:
+def bench_loop(args: argparse.Namespace, name: str, strategy: str) -> dict[str, Any]:
     """Training as it is, one report to compile and one to measure."""
-    rows = {}
-    for name in args.kinds:
-        for strategy in STRATEGIES:
-            settings = {"explore": strategy, "size": args.size, "capacity": 50_000, "report_every": args.loop}
-            agent = make("dreamer", KINDS[name].task, env_workers=args.env_workers, decisions=100_000, **settings)
-            *_, last = agent.iterations(max(2, -(-agent.loop.starts_at // agent.window) + 2))
-            seconds, decisions = sum(last.seconds.values()), int(last.decisions.sum())
-            frames = decisions * agent.envs.spec.action_repeat
-            rows[f"{name} · {strategy}"] = {
-                "decisions_per_s": decisions / seconds,
-                "updates_per_s": float(last.metrics["time/updates"][0]) / seconds,
-                "minutes_per_100k_frames": seconds / frames * 1e5 / 60,
-                "ratio": agent.dreamer.config.ratio,
-                "seconds": last.seconds,
-            }
-            agent.envs.close()
-    return rows
+    settings = {"explore": strategy, "size": args.size, "capacity": 50_000, "report_every": args.loop}
+    agent = make("dreamer", KINDS[name].task, env_workers=args.env_workers, decisions=100_000, **settings)
+    assert isinstance(agent, DreamerAgent)
+    *_, last = agent.iterations(max(2, -(-agent.loop.starts_at // agent.window) + 2))
+    assert isinstance(last, DreamerReport)
+    seconds, decisions = sum(last.seconds.values()), int(last.decisions.sum())
+    agent.envs.close()
+    return {
+        "decisions_per_s": decisions / seconds,
+        "updates_per_s": float(last.metrics["time/updates"][0]) / seconds,
+        "minutes_per_100k_frames": seconds / (decisions * agent.envs.spec.action_repeat) * 1e5 / 60,
+        "ratio": agent.dreamer.config.ratio,
+        "seconds": last.seconds,
+    }
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -161,15 +162,17 @@ def main() -> None:
         print(f"{name:<34}{numbers}{cells['compile_s']:>11.1f}")
     for name, times in costs.items():
         print(f"{name}: optimism takes {times['min']:.3f} times as long by minima, {times['median']:.3f} by rounds")
-    loops = bench_loop(args) if args.loop else {}
-    for name, cells in loops.items():
-        print(
-            f"{name}: {cells['decisions_per_s']:.0f} decisions/s, {cells['updates_per_s']:.1f} updates/s, "
-            f"{cells['minutes_per_100k_frames']:.1f} minutes per 100000 frames at ratio {cells['ratio']:g}"
-        )
     settings = {name: value for name, value in vars(args).items() if name != "out"}
+    loops: dict[str, Any] = {}
     result = {"settings": settings, "updates": rows, "optimism": costs, "loop": loops, "machine": machine("jax")}
     write(args.out, result)
+    for name, strategy in itertools.product(args.kinds, STRATEGIES) if args.loop else ():
+        cells = loops[f"{name} · {strategy}"] = bench_loop(args, name, strategy)
+        print(
+            f"{name} · {strategy}: {cells['decisions_per_s']:.0f} decisions/s, {cells['updates_per_s']:.1f} updates/s, "
+            f"{cells['minutes_per_100k_frames']:.1f} minutes per 100000 frames at ratio {cells['ratio']:g}"
+        )
+        write(args.out, result)  # after each, so that a stop loses little
 
 
 if __name__ == "__main__":

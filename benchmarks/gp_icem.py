@@ -26,7 +26,7 @@ import numpy as np
 from sombrl.controllers.icem import ICEM, PRESETS
 from sombrl.dynamics.gp import GPConfig, GPLearner
 from sombrl.envs.pendulum import Pendulum
-from sombrl.exploration import Constant, hucrl, optimistic, pets
+from sombrl.exploration import Constant, EpistemicNorm, Exploration, NoisyMean, hucrl, optimistic, pets
 from sombrl.records import Transition
 from sombrl.replay import Replay
 from sombrl.seeds import over_seeds
@@ -36,7 +36,7 @@ THEIRS = {"plan_s": {100: 2.456, 400: 14.722}, "refit_s": {100: 17.0, 400: 660.0
 PARTICLES = "optimistic, 5 particles"
 STRATEGIES = {
     "optimistic": lambda: optimistic(Constant(10.0)),
-    PARTICLES: lambda: optimistic(Constant(10.0), noisy=True),
+    PARTICLES: lambda: Exploration(NoisyMean(), EpistemicNorm(), Constant(10.0)),
     "pets": pets,
     "hucrl": lambda: hucrl(2.0),
 }
@@ -145,7 +145,7 @@ def bench_plans(timer: Timer, rank: int, blocks: int) -> None:
     """Every strategy at every n, for one and five seeds, in alternating blocks."""
     compilations: list[str] = []
     jax.monitoring.register_event_duration_secs_listener(
-        lambda event, seconds, **_: compilations.append(event) if "backend_compile" in event else None
+        lambda event, duration_secs, **_: compilations.append(event) if "backend_compile" in event else None
     )
     cases = {}
     for seeds in (1, 5):

@@ -24,13 +24,12 @@ from sombrl.results import read_rows
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[1] / "results"
 MARKS = {"SAC, 2 updates": ("s", "0.45"), "TD-MPC2": ("^", "0.45"), "BRO, 10 updates": ("D", "0.45")}
-THIRD = {5: "optimistic", 2: "optimistic-large-buffer"}
 LAST_FRAME = 200_000
 
 
 def draw_mbpo() -> plt.Figure:
     """Six tasks of DeepMind Control: our medians and quartiles, DreamerV3's published mean, marks at 100k frames."""
-    rows = [row for name in ("paper", "paper-interrupted") for row in read_rows(RESULTS / "mbpo-state" / f"{name}.csv")]
+    rows = read_rows(RESULTS / "mbpo-state" / "paper.csv")
     rows = [row for row in rows if row.metric == "eval/ep_rew_mean" and row.env_frames <= LAST_FRAME]
     with (HERE / "published.csv").open() as file:
         published = list(csv.DictReader(file))
@@ -59,31 +58,23 @@ def draw_mbpo() -> plt.Figure:
 
 
 def draw_car() -> plt.Figure:
-    """Three rewards: our first runs, our third ones where they are complete, and the paper's medians."""
-    rows = read_rows(RESULTS / "rccar-margins" / "paper-first.csv")
-    third = read_rows(RESULTS / "rccar-margins" / "third.csv")
+    """Three rewards: our medians and quartiles, and the paper's medians."""
+    rows = read_rows(RESULTS / "rccar-margins" / "paper.csv")
     figure, tiles = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
     names = {20: "dense", 5: "sparse", 2: "very sparse"}
     for axes, (margin, name) in zip(tiles, names.items(), strict=True):
         env = f"rc-car margin_factor={margin}"
         for method, look in CAR_LOOKS.items():
             _, values = curves(select(rows, env=env, method=method, metric="rollout/ep_rew_mean"))
-            _band(axes, values, look.color, look.dash, f"{look.label}, first run")
+            low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=1)
+            episodes = np.arange(1, len(middle) + 1)
+            axes.plot(episodes, middle, look.dash, color=look.color, label=look.label)
+            axes.fill_between(episodes, low, high, color=look.color, alpha=0.15, linewidth=0)
             axes.plot(PUBLISHED_AT, PUBLISHED[env, method], ":", color=look.color, label=f"{look.label}, published")
-        if margin in THIRD:
-            _, values = curves(select(third, env=env, method=THIRD[margin], metric="rollout/ep_rew_mean"))
-            _band(axes, values, "#222222", "-", "SimFSVGD-Optimistic, third run, λ from 0.1")
         axes.set(title=f"margin factor {margin}, {name}", xlabel="episode", ylabel="return", xlim=(1, 20))
     handles, labels = tiles[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
-
-
-def _band(axes: plt.Axes, values: np.ndarray, colour: str, dash: str, label: str) -> None:
-    low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=1)
-    episodes = np.arange(1, len(middle) + 1)
-    axes.plot(episodes, middle, dash, color=colour, label=label)
-    axes.fill_between(episodes, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def test_mbpo(draw):
     assert len(tiles) == 6
     frames, values = line(tiles["CartPole, sparse"], "MBPO-Optimistic")
     wanted = {"env": "dmc:cartpole-swingup_sparse", "metric": "eval/ep_rew_mean", "env_frames": 100_000}
-    ours = series("mbpo-state/paper-interrupted.csv", **wanted, method="optimistic")
+    ours = series("mbpo-state/paper.csv", **wanted, method="optimistic")
     assert values[frames == 100] == pytest.approx(np.median(ours))
     _, published = line(tiles["Walker run"], "TD-MPC2, published")
     assert published == [723.0]
@@ -42,5 +42,5 @@ def test_the_car(draw):
     for axes, margin in zip(tiles, (20, 5, 2), strict=True):
         env = f"rc-car margin_factor={margin}"
         np.testing.assert_array_equal(line(axes, "SimFSVGD-Optimistic, published")[1], PUBLISHED[env, "optimistic"])
-        ours = series("rccar-margins/paper-first.csv", env=env, method="pets", metric="rollout/ep_rew_mean")
-        np.testing.assert_allclose(line(axes, "SimFSVGD, first run")[1], np.median(ours, axis=0))
+        ours = series("rccar-margins/paper.csv", env=env, method="pets", metric="rollout/ep_rew_mean")
+        np.testing.assert_allclose(line(axes, "SimFSVGD")[1], np.median(ours, axis=0))
