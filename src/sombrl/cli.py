@@ -30,7 +30,7 @@ USAGE = """usage: sombrl COMMAND ...
   report PATH...    runs and tables as one page    sombrl report runs --out report.html
   experiment NAME   the paper's experiments         sombrl experiment gp-episodic --scale small
   sweep SPEC        many runs, on many machines    sombrl sweep examples/sweeps/pendulum.toml --backend local
-  status SWEEP      what became of its cells       sombrl status sweeps/pendulum --watch
+  status SWEEP      what became of its cells       sombrl status sweeps/bonus-weight --watch
   tune SPEC         search for settings            sombrl tune examples/sweeps/tune.toml --trials 20
   hardware run C    drive a car and learn           sombrl hardware run runs/car --backend sim --episodes 20
   list WHAT         algorithms, explorations, envs, presets or experiments
