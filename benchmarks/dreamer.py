@@ -67,6 +67,7 @@ def batch(dreamer: Dreamer, kind: Kind, seeds: int) -> Sequences:
         terminal=no,
         deter=jnp.zeros((seeds, BATCH, dreamer.size.deter), jnp.float32),
         stoch=jnp.zeros((seeds, BATCH, dreamer.size.latents), jnp.int32),
+        new=jnp.zeros((seeds, BATCH), bool),
     )
 
 

@@ -49,6 +49,9 @@ class PredictState(eqx.Module):
 class Agent:
     """An algorithm on an environment, for one or several seeds. `sombrl.GPICEM` and its siblings make these."""
 
+    checkpoint_every = 1
+    """Iterations between checkpoints, unless a run says otherwise."""
+
     def __init__(self, algorithm: str, config: Any, run_config: RunConfig, env: Any = None):
         if algorithm not in ALGORITHMS:
             raise nearest(algorithm, ALGORITHMS, "algorithm")

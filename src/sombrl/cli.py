@@ -47,8 +47,9 @@ class Output:
 
     out: Path | None = None
     """The run's folder, new; default runs/ALGORITHM_ENV_EXPLORATION, numbered."""
-    checkpoint_every: int = 1
-    """Episodes between checkpoints; Ctrl-C and faults save in any case."""
+    checkpoint_every: int | None = None
+    """Iterations between checkpoints; default 1, and 10 of dreamer, whose checkpoints hold the whole replay. Ctrl-C and
+    faults save in any case."""
     tensorboard: bool = True
     """Write TensorBoard events (extra `tb`)."""
     wandb: bool = False
@@ -114,7 +115,7 @@ def resume(argv: list[str]) -> None:
     def options(
         run: Annotated[Path, tyro.conf.Positional],
         episodes: int | None = None,
-        checkpoint_every: int = 1,
+        checkpoint_every: int | None = None,
         tensorboard: bool = True,
         wandb: bool = False,
     ) -> None:
@@ -123,7 +124,7 @@ def resume(argv: list[str]) -> None:
         Args:
             run: The run's folder.
             episodes: Train up to this many episodes instead of the run's own number; nothing else can change.
-            checkpoint_every: Episodes between checkpoints.
+            checkpoint_every: Iterations between checkpoints; default 1, and 10 of dreamer.
             tensorboard: Write TensorBoard events.
             wandb: Write Weights & Biases runs; those of before go on.
         """

@@ -31,7 +31,7 @@ def train(
     out: Path,
     *,
     command: list[str] | None = None,
-    checkpoint_every: int = 1,
+    checkpoint_every: int | None = None,
     tensorboard: bool = True,
     wandb: bool = False,
     hook: Hook = lambda agent, report: None,
@@ -44,7 +44,8 @@ def train(
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
     for line in agent.opening:
         print(line)
-    drive([Run(agent, folder, False, hook)], agent.planned_iterations, checkpoint_every, tensorboard, wandb)
+    every = agent.checkpoint_every if checkpoint_every is None else checkpoint_every
+    drive([Run(agent, folder, False, hook)], agent.planned_iterations, every, tensorboard, wandb)
     return agent
 
 
@@ -52,7 +53,7 @@ def resume(
     path: Path,
     *,
     episodes: int | None = None,
-    checkpoint_every: int = 1,
+    checkpoint_every: int | None = None,
     tensorboard: bool = True,
     wandb: bool = False,
 ) -> Agent:
@@ -71,7 +72,8 @@ def resume(
         raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
     if until <= agent.iteration:
         raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
-    drive([Run(agent, folder, True)], until, checkpoint_every, tensorboard, wandb)
+    every = agent.checkpoint_every if checkpoint_every is None else checkpoint_every
+    drive([Run(agent, folder, True)], until, every, tensorboard, wandb)
     return agent
 
 

@@ -63,6 +63,8 @@ def test_what_a_run_reports(pair):
     assert last["rollout/ep_len_mean"] == 7
     assert np.isfinite(last["rollout/ep_rew_mean"])
     assert last["explore/bonus_weight"] == pytest.approx(2.0, rel=1e-2)
+    assert not [name for name in last if name.startswith(("sum/", "count/"))]
+    assert last["loss/ensemble_new"] > 0 and last["loss/ensemble_old"] > 0
     # 8 replayed records per record, in batches of 8; learning starts with 8 start positions.
     starts = trained.loop.starts_at
     assert sum(report[0]["time/updates"] for report in rows) == 1 + (96 - starts)

@@ -39,6 +39,7 @@ def sequences(agent: Dreamer, seed: int = 0) -> Sequences:
         terminal=jnp.asarray(flags),
         deter=jnp.zeros((BATCH, agent.size.deter), jnp.float32),
         stoch=jnp.zeros((BATCH, agent.size.latents), jnp.int32),
+        new=jnp.arange(BATCH) == 0,
     )
 
 
@@ -106,6 +107,30 @@ def test_the_bonus_changes_the_policy_and_unsupervised_ignores_the_reward():
     learn = jax.jit(lambda batch: agent.learn(state, batch, key=jr.key(3))[2])
     for name in ("loss/policy", "loss/value", "loss/replay_value"):
         np.testing.assert_array_equal(np.asarray(learn(batch)[name]), np.asarray(learn(rich)[name]))
+
+
+def test_a_part_of_an_observation_may_be_called_as_a_loss_is():
+    """Reconstructing a part named `dynamics` is a loss of its own, beside the dynamics'."""
+    agent = Dreamer(CONFIG, (Part("dynamics", (3,), "vector"),), 2, False)
+    batch = sequences(agent)
+    batch = eqx.tree_at(lambda b: b.obs, batch, {"dynamics": batch.obs["obs"]})
+    plain, named = dreamer(CONFIG.explore), agent
+    _, _, ours = jax.jit(lambda b: named.learn(named.init(key=jr.key(0)), b, key=jr.key(1)))(batch)
+    _, _, theirs = jax.jit(lambda b: plain.learn(plain.init(key=jr.key(0)), b, key=jr.key(1)))(sequences(plain))
+    assert float(ours["model/loss"]) == pytest.approx(float(theirs["model/loss"]))
+    assert float(ours["loss/dynamics"]) == pytest.approx(float(theirs["loss/dynamics"]))
+
+
+def test_the_loss_of_the_ensemble_is_told_apart_by_age(optimistic):
+    agent, state, _, _ = optimistic
+    batch = sequences(agent, 7)
+    learn = jax.jit(lambda batch: agent.learn(state, batch, key=jr.key(3))[2])
+    metrics = {name: float(value) for name, value in learn(batch).items()}
+    assert (metrics["count/ensemble_new"], metrics["count/ensemble_old"]) == (1.0, BATCH - 1.0)
+    total = metrics["sum/ensemble_new"] + metrics["sum/ensemble_old"]
+    assert total == pytest.approx(BATCH * metrics["loss/ensemble"], rel=1e-5)
+    other = learn(eqx.tree_at(lambda b: b.new, batch, jnp.arange(BATCH) == 1))
+    assert float(other["sum/ensemble_new"]) != pytest.approx(metrics["sum/ensemble_new"], rel=1e-3)
 
 
 def test_lambda_is_tuned(optimistic):

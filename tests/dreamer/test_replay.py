@@ -147,7 +147,9 @@ def test_every_fresh_window_is_served_once_and_first():
         if rng.random() < 0.4 and replay.count:
             batch = int(rng.integers(1, 5))
             fresh, waiting = waiting[:batch], waiting[batch:]
-            assert [tuple(p) for p in replay.sample(batch).positions[: len(fresh)].tolist()] == fresh
+            sample = replay.sample(batch)
+            assert [tuple(p) for p in sample.positions[: len(fresh)].tolist()] == fresh
+            assert sample.new.tolist() == [i < len(fresh) for i in range(batch)]
             served += fresh
     served += [tuple(p) for p in replay.sample(len(waiting)).positions.tolist()]
     assert sorted(served) == [(row, start) for row in range(ROWS) for start in range(0, 150, LENGTH + 1)]

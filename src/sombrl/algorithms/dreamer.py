@@ -214,6 +214,7 @@ class Sequences(eqx.Module):
     terminal: Bool[Array, "*seeds batch time"]
     deter: Float[Array, "*seeds batch deter"]
     stoch: Int[Array, "*seeds batch latents"]
+    new: Bool[Array, "*seeds batch"]  # windows that no batch has had before
 
 
 class Fresh(eqx.Module):
@@ -342,7 +343,7 @@ class Dreamer:
         dynamics, representation = dynamics_losses(posterior, prior)
         losses = {"dynamics": jnp.mean(dynamics), "representation": REPRESENTATION_SCALE * jnp.mean(representation)}
         seen = over_all(lambda latent, obs: net.decoder.losses(net.decoder(latent), obs))(latents, batch.obs)
-        losses |= {name: jnp.mean(values) for name, values in seen.items()}
+        losses |= {f"reconstruction/{name}": jnp.mean(values) for name, values in seen.items()}
         features = latents.features
         losses["reward"] = jnp.mean(over_all(net.reward.loss)(features, batch.reward))
         losses["continue"] = jnp.mean(over_all(net.cont.loss)(features, batch.terminal))
@@ -371,7 +372,11 @@ class Dreamer:
         if net.ensemble is not None and still.ensemble is not None:
             ensemble, measured = net.ensemble, still.ensemble
             targets = jnp.reshape(latents.stoch, (*latents.stoch.shape[:2], -1))
-            losses["ensemble"] = jnp.mean(over_batch(ensemble.loss)(features, actions, targets, batch.first))
+            missed = over_batch(ensemble.loss)(features, actions, targets, batch.first)
+            losses["ensemble"] = jnp.mean(missed)
+            for age, of_age in {"new": batch.new, "old": ~batch.new}.items():  # not every batch has new windows
+                metrics[f"sum/ensemble_{age}"] = jnp.sum(jnp.where(of_age, missed, 0.0))
+                metrics[f"count/ensemble_{age}"] = jnp.sum(of_age.astype(jnp.float32))
             recorded = over_all(lambda x, a: measured.sigma(x, a, explore.sigma))(features[:, :-1], actions[:, :-1])
             rewards = over_batch(lambda r, s, first: with_bonus(r, s, bonus_weight, first))(
                 rewards, recorded, batch.first

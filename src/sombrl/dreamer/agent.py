@@ -45,6 +45,8 @@ class Remembered:
 class DreamerAgent(Agent):
     """Dreamer on an environment, for one or several seeds."""
 
+    checkpoint_every = 10  # each holds the whole replay
+
     def __init__(self, algorithm: str, config: DreamerConfig, run_config: RunConfig, env: Any = None):
         keep_programs()
         if run_config.setting not in ("finite-horizon", "unsupervised"):

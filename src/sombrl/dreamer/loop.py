@@ -209,6 +209,7 @@ class DreamerLoop:
         metrics = {name: np.asarray(values) / max(updates, 1) for name, values in totals.items()}
         metrics["time/updates"] = np.full(len(self.seeds), float(updates))
         refuse_nan(metrics, self.seeds, n)
+        metrics = divided(metrics)
         returns, lengths = self._ended(ended)
         state = DreamerLoopState(ended_with, streams, state.ticks + ticks)
         decisions = (streams.decisions - before).reshape(len(self.seeds), -1).sum(axis=1)
@@ -334,6 +335,16 @@ def _sum(totals: list[Metrics], metrics: list[Metrics]) -> list[Metrics]:
     return jax.tree.map(jnp.add, totals, metrics)
 
 
+def divided(metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """`sum/NAME` over `count/NAME` as `loss/NAME`, NaN where there was nothing to count."""
+    names = [name.removeprefix("sum/") for name in metrics if name.startswith("sum/")]
+    found = {name: values for name, values in metrics.items() if not name.startswith(("sum/", "count/"))}
+    for name in names:
+        total, count = metrics[f"sum/{name}"], metrics[f"count/{name}"]
+        found[f"loss/{name}"] = np.where(count > 0, total / np.maximum(count, 1e-12), np.nan)
+    return found
+
+
 def executed(actions: np.ndarray, discrete: bool) -> np.ndarray:
     """Actions as environments take them: in [-1, 1]."""
     return actions if discrete else np.clip(actions, -1.0, 1.0)
@@ -352,4 +363,5 @@ def as_sequences(batches: Sequence[Batch]) -> Sequences:
         terminal=jnp.asarray(stack("terminal")[:, :, 1:]),
         deter=jnp.asarray(stack("deter")),
         stoch=jnp.asarray(stack("stoch").astype(np.int32)),
+        new=jnp.asarray(stack("new")),
     )

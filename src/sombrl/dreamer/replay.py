@@ -43,6 +43,7 @@ class Batch(NamedTuple):
     deter: Float[np.ndarray, "batch deter"]  # of the context record only
     stoch: Integer[np.ndarray, "batch latents"]  # class indices, of the context record only
     positions: Int[np.ndarray, "batch 2"]  # stream, and time of the context record in that stream
+    new: Bool[np.ndarray, " batch"]  # no batch has had the window before
 
 
 class Field(NamedTuple):
@@ -172,7 +173,8 @@ class SequenceReplay:
         """
         if self.count == 0:
             raise SombrlError(f"no window of {self.length + 1} records yet; record more before sampling.")
-        return self._windows(self._draw(batch))
+        positions, new = self._draw(batch)
+        return self._windows(positions, new)
 
     def latest(self, batch: int) -> Batch:
         """The newest windows that do not overlap, as many as there are, at most `batch`; it changes nothing."""
@@ -180,9 +182,10 @@ class SequenceReplay:
         pairs = [(row, self.added - (back + 1) * span) for back in range(there // span) for row in range(self.rows)]
         if not pairs:
             raise SombrlError(f"no window of {span} records yet; record more before looking at one.")
-        return self._windows(np.array(pairs[:batch], np.int64))
+        positions = np.array(pairs[:batch], np.int64)
+        return self._windows(positions, np.zeros(len(positions), bool))
 
-    def _windows(self, positions: Int[np.ndarray, "batch 2"]) -> Batch:
+    def _windows(self, positions: Int[np.ndarray, "batch 2"], new: Bool[np.ndarray, " batch"]) -> Batch:
         batch = len(positions)
         names = [name for name in self.fields if name not in LATENTS]
         windows = {n: np.empty((batch, self.length + 1, *self.fields[n].shape), self.fields[n].dtype) for n in names}
@@ -196,7 +199,7 @@ class SequenceReplay:
             for name, latent in latents.items():
                 latent[index] = self._chunks[chunk][name][row, slot]
         obs = {name: windows.pop(_obs(name)) for name in self._parts}
-        return Batch(obs=obs, **windows, **latents, positions=positions)
+        return Batch(obs=obs, **windows, **latents, positions=positions, new=new)
 
     def write_latents(
         self,
@@ -253,14 +256,14 @@ class SequenceReplay:
         self._queue = deque((row, start) for row, start in state["queue"].tolist())
         _from_words(self._generator, state["generator"])
 
-    def _draw(self, batch: int) -> Int[np.ndarray, "batch 2"]:
+    def _draw(self, batch: int) -> tuple[Int[np.ndarray, "batch 2"], Bool[np.ndarray, " batch"]]:
         while self._queue and self._queue[0][1] < self.oldest:
             self._queue.popleft()  # overwritten before its turn
         fresh = [self._queue.popleft() for _ in range(min(batch, len(self._queue)))]
         drawn = self._generator.integers(self.count, size=batch - len(fresh))
         row, time = np.divmod(drawn, self.count // self.rows)
         uniform = np.stack([row, self.oldest + time], axis=1)
-        return np.concatenate([np.array(fresh, np.int64).reshape(-1, 2), uniform])
+        return np.concatenate([np.array(fresh, np.int64).reshape(-1, 2), uniform]), np.arange(batch) < len(fresh)
 
     def _place(self, time: int) -> tuple[int, int]:
         """The chunk of a record and the slot in it."""

@@ -28,6 +28,8 @@ class Evaluation:
     """Also Σ*_N, what a planner for ‖σ‖ alone still finds."""
     every: int | None = None
     """Also after every so many iterations of training; None: only at the end."""
+    explore: bool = False
+    """With the actions of training."""
 
     def due(self, iteration: int, last: int) -> bool:
         """Whether to evaluate after so many iterations, of `last` in all."""

@@ -263,4 +263,4 @@ def _tasks(evaluation: Evaluation) -> list[tuple[str, str | None]]:
 
 
 def _returns(agent: Agent, evaluation: Evaluation, task: str | None) -> np.ndarray:
-    return agent.evaluate(evaluation.episodes) if task is None else agent.evaluate(evaluation.episodes, task=task)
+    return agent.evaluate(evaluation.episodes, explore=evaluation.explore, task=task)
