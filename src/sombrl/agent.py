@@ -323,6 +323,10 @@ class Agent:
         chunks = self._episodes(compiled, self._imagine(compiled), episodes, on_step)
         return np.stack([chunk.returns if task is None else _paid(task, chunk) for chunk in chunks])
 
+    def films(self) -> dict[str, list[np.ndarray]]:
+        """Films of the training by name, where there are pictures to see."""
+        return {}
+
     def foresight(self) -> list[np.ndarray] | None:
         """Frames of what the model expects beside what was seen, where it predicts pictures; None elsewhere."""
         return None

@@ -48,12 +48,13 @@ class Output:
     out: Path | None = None
     """The run's folder, new; default runs/ALGORITHM_ENV_EXPLORATION, numbered."""
     checkpoint_every: int | None = None
-    """Iterations between checkpoints; default 1, and 10 of dreamer, whose checkpoints hold the whole replay. Ctrl-C and
-    faults save in any case."""
+    """Iterations between checkpoints; default 1, dreamer 10. Ctrl-C and faults save in any case."""
     tensorboard: bool = True
     """Write TensorBoard events (extra `tb`)."""
     wandb: bool = False
     """Write Weights & Biases runs, one per seed (extra `wandb`); offline unless WANDB_MODE=online."""
+    films: bool = True
+    """Dreamer on images: with every checkpoint, films of the last episode and of what the model expects (Pillow)."""
 
 
 def train(argv: list[str]) -> None:
@@ -101,6 +102,7 @@ def train(argv: list[str]) -> None:
         checkpoint_every=output.checkpoint_every,
         tensorboard=output.tensorboard,
         wandb=output.wandb,
+        films=output.films,
     )
     for task in run_config.downstream:
         print()
@@ -118,6 +120,7 @@ def resume(argv: list[str]) -> None:
         checkpoint_every: int | None = None,
         tensorboard: bool = True,
         wandb: bool = False,
+        films: bool = True,
     ) -> None:
         """Continue a run exactly where its last checkpoint is.
 
@@ -127,8 +130,10 @@ def resume(argv: list[str]) -> None:
             checkpoint_every: Iterations between checkpoints; default 1, and 10 of dreamer.
             tensorboard: Write TensorBoard events.
             wandb: Write Weights & Biases runs; those of before go on.
+            films: Dreamer on images: with every checkpoint, films of what is seen and expected.
         """
-        resume_run(run, episodes=episodes, checkpoint_every=checkpoint_every, tensorboard=tensorboard, wandb=wandb)
+        options = {"tensorboard": tensorboard, "wandb": wandb, "films": films}
+        resume_run(run, episodes=episodes, checkpoint_every=checkpoint_every, **options)
         print(f"done: {run}  (sombrl eval {run} · sombrl plot {run})")
 
     _call(options, argv, "sombrl resume")

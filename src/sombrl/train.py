@@ -20,6 +20,7 @@ from sombrl.records import RunFault, SombrlError
 from sombrl.runs import RunFolder
 from sombrl.sinks import Sink, TensorBoardSink, WandbSink, require_wandb
 from sombrl.together import iterate
+from sombrl.video import can_write, write_video
 
 Hook = Callable[[Agent, Report], None]
 
@@ -34,6 +35,7 @@ def train(
     checkpoint_every: int | None = None,
     tensorboard: bool = True,
     wandb: bool = False,
+    films: bool = True,
     hook: Hook = lambda agent, report: None,
 ) -> Agent:
     """Start a run in the new folder `out` and see it through."""
@@ -45,7 +47,7 @@ def train(
     for line in agent.opening:
         print(line)
     every = agent.checkpoint_every if checkpoint_every is None else checkpoint_every
-    drive([Run(agent, folder, False, hook)], agent.planned_iterations, every, tensorboard, wandb)
+    drive([Run(agent, folder, False, hook, films=films)], agent.planned_iterations, every, tensorboard, wandb)
     return agent
 
 
@@ -56,6 +58,7 @@ def resume(
     checkpoint_every: int | None = None,
     tensorboard: bool = True,
     wandb: bool = False,
+    films: bool = True,
 ) -> Agent:
     """Continue a run exactly where its last checkpoint is, up to its own number of episodes or a new one."""
     if wandb:
@@ -73,7 +76,7 @@ def resume(
     if until <= agent.iteration:
         raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
     every = agent.checkpoint_every if checkpoint_every is None else checkpoint_every
-    drive([Run(agent, folder, True)], until, every, tensorboard, wandb)
+    drive([Run(agent, folder, True, films=films)], until, every, tensorboard, wandb)
     return agent
 
 
@@ -89,6 +92,8 @@ class Run:
     """The iteration of the newest checkpoint."""
     warned: bool = False
     """About rewards that nobody can learn from."""
+    films: bool = True
+    """Whether to write them with checkpoints, where the agent has any."""
 
 
 def drive(runs: Sequence[Run], until: int, checkpoint_every: int, tensorboard: bool, wandb: bool = False) -> None:
@@ -145,8 +150,8 @@ def _reports(agents: Sequence[Agent], until: int, on_decision: Callable[[int, in
             yield [report]
 
 
-def _record(run: Run, report: Report, sinks: Sequence[Sink], *, due: bool) -> None:
-    """Write what an iteration has brought."""
+def _record(run: Run, report: Any, sinks: Sequence[Sink], *, due: bool) -> None:
+    """Write what an iteration has brought; its report is of the agent's own kind."""
     agent, rows = run.agent, run.agent.rows(report)
     if not run.warned and (warning := agent.reward_warning(report)):
         print(f"sombrl: {warning}", file=sys.stderr)
@@ -158,17 +163,28 @@ def _record(run: Run, report: Report, sinks: Sequence[Sink], *, due: bool) -> No
     if due:
         agent.save_checkpoint(run.folder)
         run.saved = agent.iteration
+        _film(run)
     for sink in sinks:
         sink.write(rows)
     _tell(sinks)
     run.hook(agent, report)
 
 
+def _film(run: Run) -> None:
+    """What there is to see goes into the run's folder, from where `sombrl report` shows it."""
+    if not run.films or not can_write(".gif"):
+        return
+    for name, frames in run.agent.films().items():
+        path = run.folder.path / "videos" / f"{run.agent.iteration:08d}-{name}.gif"
+        if not path.exists():  # a resumed run passes here again
+            write_video(path, frames, fps=max(10.0, 30.0 / run.agent.envs.spec.action_repeat))
+
+
 def _due(iteration: int, checkpoint_every: int, until: int) -> bool:
     return iteration % checkpoint_every == 0 or iteration == until
 
 
-def _summary(agents: Sequence[Agent], reports: Sequence[Report]) -> dict[str, Any]:
+def _summary(agents: Sequence[Agent], reports: Sequence[Any]) -> dict[str, Any]:
     """The progress line: of all agents, the returns; of the first, the rest."""
     summaries = [agent.summary(report) for agent, report in zip(agents, reports, strict=True)]
     rate = sum(summary["decisions_per_s"] for summary in summaries)

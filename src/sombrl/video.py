@@ -13,6 +13,11 @@ WRITERS = {".gif": ("PIL", "Pillow"), ".mp4": ("imageio_ffmpeg", "imageio-ffmpeg
 """Suffix → the module that writes it and the name it is installed by."""
 
 
+def can_write(suffix: str) -> bool:
+    """Whether what writes such files is installed."""
+    return importlib.util.find_spec(WRITERS[suffix][0]) is not None
+
+
 def check_video(path: Path) -> None:
     """Refuse what `write_video` cannot write, before minutes are spent on the frames."""
     suffix = path.suffix.lower()
@@ -20,8 +25,8 @@ def check_video(path: Path) -> None:
         raise SombrlError(f"a video is a {' or '.join(WRITERS)} file, not {path.name!r}: choose another --video.")
     if path.exists():
         raise SombrlError(f"{path} is there already: delete it, or choose another --video.")
-    module, package = WRITERS[suffix]
-    if importlib.util.find_spec(module) is None:
+    if not can_write(suffix):
+        _, package = WRITERS[suffix]
         raise SombrlError(f"a {suffix} video needs {package}: pip install 'sombrl[video]'.")
 
 

@@ -166,6 +166,28 @@ def test_windows_overwritten_in_the_queue_are_not_served():
     assert_slices(batch, history)
 
 
+@pytest.mark.parametrize("number", [3, 9, 21, 40, 77])
+def test_the_last_episode_is_the_newest_that_is_whole(number):
+    """Against the history itself, also where the ring has overwritten its beginning."""
+    replay, rng = make(), np.random.default_rng(number)
+    history = fill(replay, number, rng)
+    ends = [
+        t
+        for t in range(replay.oldest, number)
+        if history[t]["last"][0] or (t + 1 < number and history[t + 1]["first"][0])
+    ]
+    for longest in (2, 500):
+        found = replay.last_episode("image", longest)
+        if not ends:
+            assert found is None
+            continue
+        starts = [t for t in range(replay.oldest, ends[-1] + 1) if history[t]["first"][0]] or [replay.oldest]
+        begin = max(starts[-1], ends[-1] + 1 - longest)
+        expected = np.stack([history[t]["obs"]["image"][0] for t in range(begin, ends[-1] + 1)])
+        np.testing.assert_array_equal(found, expected)
+    assert make().last_episode("image", 5) is None
+
+
 def test_an_abandoned_episode_ends():
     replay = make(ring=LENGTH + 1, rows=1)
     for time in range(LENGTH + 2):

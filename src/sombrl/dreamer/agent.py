@@ -1,6 +1,7 @@
 """Dreamer behind the verbs of every agent: learn, predict, evaluate, save, load."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from sombrl import checkpoint
 from sombrl.agent import EVALUATION_EPISODES, Agent
 from sombrl.algorithms.dreamer import Dreamer, DreamerConfig
 from sombrl.config import RunConfig
-from sombrl.dreamer.foresight import film, foresee
+from sombrl.dreamer.foresight import CONTEXT, coloured, film, foresee
 from sombrl.dreamer.loop import (
     DreamerLoop,
     DreamerLoopState,
@@ -30,6 +31,7 @@ from sombrl.runs import RunFolder
 from sombrl.seeds import cut, lots_of
 
 FILMED = 4  # sequences beside each other
+FILMED_FRAMES = 500  # of an episode, its last ones
 SEED_STRIDE = 1000  # environment e of seed s has the seed s + SEED_STRIDE e
 
 
@@ -66,6 +68,7 @@ class DreamerAgent(Agent):
         self.dreamer = Dreamer(config, self.layout.parts, spec.action_dim, spec.discrete)
         self._sampler = DreamerPrograms.of(self.dreamer)
         self._chooser = DreamerPrograms.of(self.dreamer, sample=False)
+        self._foresee = jax.jit(functools.partial(foresee, self.dreamer))
         self.loop = DreamerLoop(self.dreamer, self._sampler, self.envs, self.seeds, self.capacity)
         check_memory(len(self.seeds) * self.loop.replays[0].nbytes_full)
         self.loop.starts_at  # noqa: B018  (refuses a capacity that never suffices)
@@ -242,18 +245,27 @@ class DreamerAgent(Agent):
                 envs.close()
         return np.stack(found)
 
+    def films(self) -> dict[str, list[np.ndarray]]:
+        """What the first seed's first environment saw in its last episode, and `foresight`; empty without images."""
+        films = {"foresight": self.foresight() or []}
+        for part in [part for part in self.layout.parts if part.kind == "image"][:1]:
+            seen = self.loop.replays[0].last_episode(part.name, FILMED_FRAMES)
+            films["episode"] = [] if seen is None else list(coloured(seen))
+        return {name: frames for name, frames in films.items() if frames}
+
     def foresight(self) -> list[np.ndarray] | None:
         """Frames of what the first seed's model expects, beside what was recorded last; None without images.
 
         Nothing of the training is touched.
         """
         images = [part.name for part in self.layout.parts if part.kind == "image"]
-        if not images or self.loop.replays[0].added <= self.config.batch_length:
+        length = self.config.batch_length
+        if not images or length <= CONTEXT or self.loop.replays[0].added <= length:
             return None
         batch = self.loop.replays[0].latest(FILMED)
         sequences = jax.tree.map(lambda leaf: leaf[0], as_sequences([batch]))
         networks = jax.tree.map(lambda leaf: leaf[0], self.state.learned.networks)
-        expected = foresee(self.dreamer, networks, sequences, key=jax.random.key(self.seeds[0]))
+        expected = self._foresee(networks, sequences, key=jax.random.key(self.seeds[0]))
         return film(batch.obs[images[0]][:, 1:], np.asarray(expected[images[0]]))
 
     def _fresh(self, rows: int) -> Remembered:

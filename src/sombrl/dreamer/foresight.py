@@ -1,7 +1,8 @@
 """What a world model expects to see, beside what was seen: the first records are shown to it, the rest it imagines.
 
-Its dreams follow the recorded actions, so every difference is the model's. `sombrl eval RUN --video film.gif` writes
-them as film-foresight.gif, where there are images: above the truth, below it the model, last their difference.
+Its dreams follow the recorded actions, so every difference is the model's. Above the truth, below it the model, last
+their difference. Training on images writes such films beside its checkpoints, and `sombrl eval RUN --video film.gif`
+film-foresight.gif.
 """
 
 import jax
@@ -53,13 +54,13 @@ def film(truth: np.ndarray, model: np.ndarray, context: int = CONTEXT) -> list[n
     """Frames, uint8 [height, width, 3], from uint8 images [batch, time, h, w, c] and predictions of them in [0, 1]."""
     dreamt = np.clip(np.asarray(model, np.float32) * 255.0, 0.0, 255.0)
     wrong = np.clip((dreamt - truth.astype(np.float32)) / 2.0 + 127.5, 0.0, 255.0)
-    strips = [np.concatenate([_colour(row) for row in rows], axis=2) for rows in (truth, dreamt, wrong)]
+    strips = [np.concatenate([coloured(row) for row in rows], axis=2) for rows in (truth, dreamt, wrong)]
     frames = np.concatenate(strips, axis=1).astype(np.uint8)  # [time, 3 h, batch w, 3]
     for t, frame in enumerate(frames):
         frame[-BORDER:] = SHOWN if t < context else DREAMT
     return list(frames)
 
 
-def _colour(images: np.ndarray) -> np.ndarray:
+def coloured(images: np.ndarray) -> np.ndarray:
     """[time, h, w, 3] of one channel or three; of others, the first."""
     return images if images.shape[-1] == 3 else np.repeat(images[..., :1], 3, axis=-1)

@@ -201,6 +201,16 @@ class SequenceReplay:
         obs = {name: windows.pop(_obs(name)) for name in self._parts}
         return Batch(obs=obs, **windows, **latents, positions=positions, new=new)
 
+    def last_episode(self, part: str, longest: int) -> Num[np.ndarray, "time ..."] | None:
+        """What the first stream saw in its newest whole episode, at most the last `longest` of it; None before one."""
+        first, last = (self._stream(name, self.oldest, self.added) for name in ("first", "last"))
+        if not last.any():
+            return None
+        end = int(np.flatnonzero(last)[-1]) + 1
+        starts = np.flatnonzero(first[:end])
+        begin = max(int(starts[-1]) if len(starts) else 0, end - longest)
+        return self._stream(_obs(part), self.oldest + begin, self.oldest + end)
+
     def write_latents(
         self,
         batch: Batch,
@@ -264,6 +274,13 @@ class SequenceReplay:
         row, time = np.divmod(drawn, self.count // self.rows)
         uniform = np.stack([row, self.oldest + time], axis=1)
         return np.concatenate([np.array(fresh, np.int64).reshape(-1, 2), uniform]), np.arange(batch) < len(fresh)
+
+    def _stream(self, name: str, begin: int, end: int) -> np.ndarray:
+        """A field of the first stream's records of times `begin` to `end`."""
+        field = self.fields[name]
+        nothing = [np.empty((0, *field.shape), field.dtype)]
+        runs = self._runs(begin, end - begin)
+        return np.concatenate(nothing + [self._chunks[chunk][name][0, source] for chunk, source, _ in runs])
 
     def _place(self, time: int) -> tuple[int, int]:
         """The chunk of a record and the slot in it."""

@@ -1,0 +1,81 @@
+"""Training on images can be watched: films of what was seen and of what the model expects, beside the checkpoints."""
+
+import gymnasium
+import numpy as np
+import pytest
+from PIL import Image
+
+import sombrl
+from sombrl.report.loading import find
+from sombrl.runs import RunFolder
+from sombrl.train import Run, drive
+
+LENGTH = 6
+
+
+class Blink(gymnasium.Env):
+    """An image whose brightness says which step of the episode it is."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (48, 48, 1), np.uint8)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.see(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.see(), 0.0, False, False, {}
+
+    def see(self):
+        return np.full((48, 48, 1), 40 * self.steps, np.uint8)
+
+
+def agent(**settings):
+    small = {"size": "tiny", "batch_size": 2, "batch_length": 8, "horizon": 3, "ratio": 2.0, "envs": 1}
+    return sombrl.make(
+        "dreamer", Blink, explore="greedy", episode_length=LENGTH, report_every=16, decisions=48, **(small | settings)
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Three reports, a checkpoint with each."""
+    folder, trained = tmp_path_factory.mktemp("run") / "r", agent()
+    where = RunFolder.create(folder, trained.to_json(), ["test"])
+    drive([Run(trained, where, False)], trained.planned_iterations, 1, tensorboard=False)
+    return trained, folder
+
+
+def test_films_lie_beside_the_checkpoints(run):
+    _, folder = run
+    names = sorted(path.name for path in (folder / "videos").iterdir())
+    assert names == [f"{n:08d}-{what}.gif" for n in (1, 2, 3) for what in ("episode", "foresight")]
+    with Image.open(folder / "videos" / "00000003-episode.gif") as film:
+        shades = []
+        for frame in range(film.n_frames):
+            film.seek(frame)
+            shades.append(int(np.asarray(film.convert("L"))[8, 8]))
+    assert shades == [40 * t for t in range(LENGTH + 1)]
+
+
+def test_the_report_shows_them(run):
+    _, folder = run
+    (source,) = find([folder]).sources
+    assert {path.name for path in source.media} >= {"00000003-episode.gif", "00000003-foresight.gif"}
+
+
+def test_films_leave_training_alone(run):
+    trained, folder = run
+    silent = agent()
+    where = RunFolder.create(folder.parent / "silent", silent.to_json(), ["test"])
+    drive([Run(silent, where, False, films=False)], silent.planned_iterations, 1, tensorboard=False)
+    assert not (where.path / "videos").exists()
+    ours, theirs = trained.loop.replay_state(), silent.loop.replay_state()
+    for name, value in ours.items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+def test_without_images_there_is_nothing_to_film():
+    assert sombrl.make("dreamer", "Pendulum-v1", size="tiny", decisions=100).films() == {}
