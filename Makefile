@@ -36,7 +36,7 @@ test-extras: .venv-extras/.ready  ## what optional packages are for: sweeps, exp
 		-e '.[ray,slurm,tune,onnx,minari,parquet,wandb,browser]'
 	@touch $@
 
-bench: setup  ## steady state and compile time apart; writes results/bench/
+bench: setup  ## steady state and compile time apart; writes runs/bench/, results/bench/ has ours
 	$(BIN)/python -m benchmarks.sac
 	$(BIN)/python -m benchmarks.mbpo
 	$(BIN)/python -m benchmarks.hardware

@@ -147,7 +147,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="blocks of each strategy, in turn")
     parser.add_argument("--loop", type=int, default=0, help="decisions of the measured part of training; 0: none")
     parser.add_argument("--env-workers", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("results/bench/dreamer.json"))
+    parser.add_argument("--out", type=Path, default=Path("runs/bench/dreamer.json"))
     return parser.parse_args(arguments)
 
 

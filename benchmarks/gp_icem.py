@@ -229,7 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=5, help="repeats of every measurement")
     parser.add_argument("--rank", type=int, default=GPConfig().rank, help="pivots of the GP")
-    parser.add_argument("--out", type=Path, default=Path("results/bench/gp_icem.json"))
+    parser.add_argument("--out", type=Path, default=Path("runs/bench/gp_icem.json"))
     args = parser.parse_args()
 
     timer = Timer()

@@ -131,7 +131,7 @@ def main() -> None:
     """Measure, print, and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="of every case")
-    parser.add_argument("--out", type=Path, default=Path("results/bench/hardware.json"))
+    parser.add_argument("--out", type=Path, default=Path("runs/bench/hardware.json"))
     args = parser.parse_args()
 
     microseconds_of, policy, cases = parts(), actor(256), {}

@@ -289,7 +289,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--env-workers", type=int, default=0, help="processes that step the suite's simulators")
     parser.add_argument("--no-start-up", action="store_true", help="leave out the time to the first decision")
     parser.add_argument("--first-decisions", choices=SIZES, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, default=Path("results/bench/mbpo.json"))
+    parser.add_argument("--out", type=Path, default=Path("runs/bench/mbpo.json"))
     return parser.parse_args(arguments)
 
 

@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scale", choices=SCALES, default="small", help="paper is for a GPU")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 5], help="numbers of cars to train together")
     parser.add_argument("--episodes", type=int, default=2, help="the first one is apart")
-    parser.add_argument("--out", type=Path, default=Path("results/bench/parking.json"))
+    parser.add_argument("--out", type=Path, default=Path("runs/bench/parking.json"))
     args = parser.parse_args(arguments)
     if args.episodes < 2:
         parser.error("--episodes must be at least 2: the first one compiles.")

@@ -176,7 +176,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9, help="blocks of everyone, in turn")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="PEER", help=", ".join(PEERS))
-    parser.add_argument("--out", type=Path, default=Path("results/bench/sac.json"))
+    parser.add_argument("--out", type=Path, default=Path("runs/bench/sac.json"))
     args = parser.parse_args()
 
     jax.config.update("jax_platforms", "cpu")  # the peers' JAX has no other device

@@ -118,7 +118,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, help="seeds to train together")
     parser.add_argument("--steps", type=int, default=200, help="steps of a fit")
     parser.add_argument("--rounds", type=int, default=5, help="blocks of every variant, in turn")
-    parser.add_argument("--out", type=Path, default=Path("results/bench/sim_fsvgd.json"))
+    parser.add_argument("--out", type=Path, default=Path("runs/bench/sim_fsvgd.json"))
     return parser.parse_args(arguments)
 
 
