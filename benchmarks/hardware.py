@@ -68,7 +68,7 @@ def busy_learner() -> Iterator[None]:
 def normal_priority() -> Iterator[None]:
     """Scheduled as everybody else."""
     kept = control_loop.foremost
-    control_loop.foremost = lambda clock: contextlib.nullcontext("normal")  # type: ignore
+    control_loop.foremost = lambda clock: contextlib.nullcontext("normal")  # type: ignore[assignment, return-value]
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from sombrl.experiments.figures import TITLES, curves, select
+from sombrl.experiments.figures import TITLES, Look, curves, select
 from sombrl.experiments.mbpo import MBPO_LOOKS
 from sombrl.experiments.rccar import CAR_LOOKS
 from sombrl.experiments.rccar_margins import PUBLISHED, PUBLISHED_AT
@@ -39,10 +39,7 @@ def draw_mbpo() -> plt.Figure:
         for method in ("optimistic", "greedy", "pets"):
             look = MBPO_LOOKS[method]
             frames, values = curves(select(rows, env=env, method=method), "env_frames")
-            low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=1)
-            x = np.nanmax(frames, axis=1) / 1000
-            axes.plot(x, middle, look.dash, color=look.color, label=look.label)
-            axes.fill_between(x, low, high, color=look.color, alpha=0.15, linewidth=0)
+            _band(axes, np.nanmax(frames, axis=1) / 1000, values, look)
         line = [p for p in published if p["env"] == env and p["method"] == "DreamerV3"]
         frames = [int(p["env_frames"]) / 1000 for p in line]
         axes.plot(frames, [float(p["mean"]) for p in line], ":", color="0.3", label="DreamerV3, published")
@@ -66,15 +63,19 @@ def draw_car() -> plt.Figure:
         env = f"rc-car margin_factor={margin}"
         for method, look in CAR_LOOKS.items():
             _, values = curves(select(rows, env=env, method=method, metric="rollout/ep_rew_mean"))
-            low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=1)
-            episodes = np.arange(1, len(middle) + 1)
-            axes.plot(episodes, middle, look.dash, color=look.color, label=look.label)
-            axes.fill_between(episodes, low, high, color=look.color, alpha=0.15, linewidth=0)
+            _band(axes, np.arange(1, len(values) + 1), values, look)
             axes.plot(PUBLISHED_AT, PUBLISHED[env, method], ":", color=look.color, label=f"{look.label}, published")
         axes.set(title=f"margin factor {margin}, {name}", xlabel="episode", ylabel="return", xlim=(1, 20))
     handles, labels = tiles[1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
+
+
+def _band(axes: plt.Axes, x: np.ndarray, values: np.ndarray, look: Look) -> None:
+    """The median of values [points, seeds] and its quartiles."""
+    low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=1)
+    axes.plot(x, middle, look.dash, color=look.color, label=look.label)
+    axes.fill_between(x, low, high, color=look.color, alpha=0.15, linewidth=0)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from sombrl.agent import Agent, load
 from sombrl.checkpoint import sync_folder, write_synced
 from sombrl.envs.base import AbstractEnvs
 from sombrl.records import RunFault, SombrlError
-from sombrl.video import check_video, write_video
+from sombrl.video import check_video, film_rate, write_video
 
 BOOTSTRAP_DRAWS = 10_000
 
@@ -50,8 +50,7 @@ def evaluate_run(
     _extend(record_path, _record(agent, returns, explore, task, planner))
     print(f"added to {record_path}")
     if video is not None and camera is not None:
-        # 30 frames of the world a second, and not so few pictures that a film becomes a slide show.
-        write_video(video, camera.frames, fps=max(10.0, 30.0 / agent.envs.spec.action_repeat))
+        write_video(video, camera.frames, fps=film_rate(agent.envs.spec.action_repeat))
         print(f"wrote {video} (seed {agent.seeds[0]}, {len(camera.frames)} frames)")
         if frames := agent.foresight():
             expected = video.with_name(f"{video.stem}-foresight{video.suffix}")

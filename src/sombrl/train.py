@@ -20,7 +20,7 @@ from sombrl.records import RunFault, SombrlError
 from sombrl.runs import RunFolder
 from sombrl.sinks import Sink, TensorBoardSink, WandbSink, require_wandb
 from sombrl.together import iterate
-from sombrl.video import can_write, write_video
+from sombrl.video import can_write, film_rate, write_video
 
 Hook = Callable[[Agent, Report], None]
 
@@ -46,8 +46,8 @@ def train(
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
     for line in agent.opening:
         print(line)
-    every = agent.checkpoint_every if checkpoint_every is None else checkpoint_every
-    drive([Run(agent, folder, False, hook, films=films)], agent.planned_iterations, every, tensorboard, wandb)
+    run = Run(agent, folder, False, hook, films=films)
+    drive([run], agent.planned_iterations, checkpoint_every, tensorboard, wandb)
     return agent
 
 
@@ -75,8 +75,7 @@ def resume(
         raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
     if until <= agent.iteration:
         raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
-    every = agent.checkpoint_every if checkpoint_every is None else checkpoint_every
-    drive([Run(agent, folder, True, films=films)], until, every, tensorboard, wandb)
+    drive([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb)
     return agent
 
 
@@ -96,14 +95,18 @@ class Run:
     """Whether to write them with checkpoints, where the agent has any."""
 
 
-def drive(runs: Sequence[Run], until: int, checkpoint_every: int, tensorboard: bool, wandb: bool = False) -> None:
+def drive(
+    runs: Sequence[Run], until: int, checkpoint_every: int | None, tensorboard: bool, wandb: bool = False
+) -> None:
     """Train up to iteration `until`; several agents side by side (together.py).
 
-    Metrics first, then the checkpoint: on resume the metrics are cut back to the checkpoint, never short of it.
+    Saved every `checkpoint_every` iterations, or as often as the agents have it. Metrics first, then the checkpoint: on
+    resume the metrics are cut back to the checkpoint, never short of it.
     """
-    if checkpoint_every < 1:
-        raise SombrlError(f"--checkpoint-every must be at least 1, not {checkpoint_every}.")
     agents, sinks = [run.agent for run in runs], list[list[Sink]]()
+    every = agents[0].checkpoint_every if checkpoint_every is None else checkpoint_every
+    if every < 1:
+        raise SombrlError(f"--checkpoint-every must be at least 1, not {every}.")
     label = agents[0].label if len(runs) == 1 else f"{agents[0].label} and {len(runs) - 1} beside it"
     with contextlib.ExitStack() as stack:
         for run in runs:
@@ -117,7 +120,7 @@ def drive(runs: Sequence[Run], until: int, checkpoint_every: int, tensorboard: b
             with Progress(until, label, sum(len(agent.seeds) for agent in agents)) as shown:
                 for reports in _reports(agents, until, shown.decision):
                     for run, report, own in zip(runs, reports, sinks, strict=True):
-                        _record(run, report, own, due=_due(run.agent.iteration, checkpoint_every, until))
+                        _record(run, report, own, due=_due(run.agent.iteration, every, until))
                     shown.iteration(_summary(agents, reports))
         except (KeyboardInterrupt, RunFault, jax.errors.JaxRuntimeError) as stop:
             if isinstance(stop, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(stop):
@@ -177,7 +180,7 @@ def _film(run: Run) -> None:
     for name, frames in run.agent.films().items():
         path = run.folder.path / "videos" / f"{run.agent.iteration:08d}-{name}.gif"
         if not path.exists():  # a resumed run passes here again
-            write_video(path, frames, fps=max(10.0, 30.0 / run.agent.envs.spec.action_repeat))
+            write_video(path, frames, fps=film_rate(run.agent.envs.spec.action_repeat))
 
 
 def _due(iteration: int, checkpoint_every: int, until: int) -> bool:

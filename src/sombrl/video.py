@@ -18,6 +18,11 @@ def can_write(suffix: str) -> bool:
     return importlib.util.find_spec(WRITERS[suffix][0]) is not None
 
 
+def film_rate(action_repeat: int) -> float:
+    """Pictures a second: 30 frames of the world, and not so few pictures that a film becomes a slide show."""
+    return max(10.0, 30.0 / action_repeat)
+
+
 def check_video(path: Path) -> None:
     """Refuse what `write_video` cannot write, before minutes are spent on the frames."""
     suffix = path.suffix.lower()

@@ -247,10 +247,9 @@ class DreamerAgent(Agent):
 
     def films(self) -> dict[str, list[np.ndarray]]:
         """What the first seed's first environment saw in its last episode, and `foresight`; empty without images."""
-        films = {"foresight": self.foresight() or []}
-        for part in [part for part in self.layout.parts if part.kind == "image"][:1]:
-            seen = self.loop.replays[0].last_episode(part.name, FILMED_FRAMES)
-            films["episode"] = [] if seen is None else list(coloured(seen))
+        image = self._image
+        seen = None if image is None else self.loop.replays[0].last_episode(image, FILMED_FRAMES)
+        films = {"episode": None if seen is None else list(coloured(seen)), "foresight": self.foresight()}
         return {name: frames for name, frames in films.items() if frames}
 
     def foresight(self) -> list[np.ndarray] | None:
@@ -258,15 +257,19 @@ class DreamerAgent(Agent):
 
         Nothing of the training is touched.
         """
-        images = [part.name for part in self.layout.parts if part.kind == "image"]
-        length = self.config.batch_length
-        if not images or length <= CONTEXT or self.loop.replays[0].added <= length:
+        image, length = self._image, self.config.batch_length
+        if image is None or length <= CONTEXT or self.loop.replays[0].added <= length:
             return None
         batch = self.loop.replays[0].latest(FILMED)
         sequences = jax.tree.map(lambda leaf: leaf[0], as_sequences([batch]))
         networks = jax.tree.map(lambda leaf: leaf[0], self.state.learned.networks)
         expected = self._foresee(networks, sequences, key=jax.random.key(self.seeds[0]))
-        return film(batch.obs[images[0]][:, 1:], np.asarray(expected[images[0]]))
+        return film(batch.obs[image][:, 1:], np.asarray(expected[image]))
+
+    @property
+    def _image(self) -> str | None:
+        """The first part of an observation that is a picture."""
+        return next((part.name for part in self.layout.parts if part.kind == "image"), None)
 
     def _fresh(self, rows: int) -> Remembered:
         nothing = np.zeros((rows, self.envs.spec.action_dim), np.float32)
