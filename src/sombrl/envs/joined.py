@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from sombrl.envs.adapters.processes import join_rows
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.interface import Step
 from sombrl.errors import SombrlError
 
 
 class JoinedEnvs(AbstractEnvs):
-    """The rows of all lots, one lot after the other; saving and closing stay with the lots."""
+    """The rows of all lots, one lot after the other; closing stays with the lots."""
 
     def __init__(self, lots: Sequence[AbstractEnvs]):
         if len({lot.spec for lot in lots}) != 1:
@@ -36,12 +37,15 @@ class JoinedEnvs(AbstractEnvs):
         return self.lots[0].physical(actions)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Each lot saves its own."""
-        raise NotImplementedError("ask the lots")
+        """See `AbstractEnvs`."""
+        states = [lot.get_state() for lot in self.lots]
+        return {name: join_rows([state[name] for state in states]) for name in states[0]}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Each lot restores its own."""
-        raise NotImplementedError("ask the lots")
+        """See `AbstractEnvs`."""
+        cuts = {name: np.split(values, self._ends) for name, values in state.items()}
+        for i, lot in enumerate(self.lots):
+            lot.set_state({name: parts[i] for name, parts in cuts.items()})
 
     def render(self, row: int) -> np.ndarray:
         """See `AbstractEnvs`."""

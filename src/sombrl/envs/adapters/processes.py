@@ -178,7 +178,7 @@ class ProcessEnvs(AbstractEnvs):
     def get_state(self) -> dict[str, np.ndarray]:
         """What the adapter saves, of all rows. A lost row is saved at the start of its episode."""
         states = list(self._call("get_state", {i: () for i in range(len(self._spans))}).values())
-        return {key: _join([state[key] for state in states]) for key in states[0]}
+        return {key: join_rows([state[key] for state in states]) for key in states[0]}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Continue from `get_state`, here or of the adapter itself."""
@@ -355,8 +355,8 @@ class _Memory:
         self.fd = -1
 
 
-def _join(parts: list[np.ndarray]) -> np.ndarray:
-    """Rows of all workers; histories of different lengths are filled up with zeros, as the adapter does."""
+def join_rows(parts: list[np.ndarray]) -> np.ndarray:
+    """Rows of several lots as one; histories of different lengths are filled up with zeros, as the adapter does."""
     if parts[0].ndim < 2 or len({part.shape[1:] for part in parts}) == 1:
         return np.concatenate(parts)
     longest = max(part.shape[1] for part in parts)
