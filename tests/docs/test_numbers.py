@@ -187,6 +187,16 @@ def test_updates_of_dreamer_on_two_cores():
     assert f"takes {greedy:.2f} s, and {optimistic:.2f} s with optimism" in text
 
 
+def test_updates_of_dreamer_on_a_gpu():
+    printed = (RESULTS / "bench" / "dreamer_h200.txt").read_text()
+    for kind, row in (("proprio", "vectors"), ("vision", "pixels")):
+        found = re.findall(rf"^{kind} · \w+ · 1 +(\S+) +\S+ +\S+ +(\S+)$", printed, flags=re.MULTILINE)
+        (greedy, compiled), (optimistic, compiled_too) = found
+        (times,) = re.findall(rf"^{kind} · 1: optimism takes (\S+) times", printed, flags=re.MULTILINE)
+        expected = [greedy, optimistic, f"{float(times):.2f}", f"{compiled} and {compiled_too}"]
+        assert cells("performance.md", row, section="An update of Dreamer") == expected
+
+
 def test_seconds_of_gps():
     def measured(env: str, method: str, metric: str) -> float:
         wanted = {"env": env, "method": method, "setting": "1 seed", "metric": f"time/{metric}_s"}
