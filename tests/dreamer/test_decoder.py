@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.signal import correlate2d
 
-from sombrl.dreamer.decoder import Canvas, Decoder, enlarge
+from sombrl.dreamer.blocks import Conv
+from sombrl.dreamer.decoder import Canvas, Decoder
 from sombrl.dreamer.sizes import SIZES
 from sombrl.dynamics.rssm import Latent
 from sombrl.envs.layout import Part
@@ -97,9 +98,22 @@ def test_pixels_stay_between_0_and_1(key):
     assert image.min() == 0.0 and image.max() == 1.0
 
 
-def test_enlarging_repeats_pixels():
-    image = jnp.array([[[1.0], [2.0]], [[3.0], [4.0]]])
-    assert np.asarray(enlarge(image))[..., 0].tolist() == [[1, 1, 2, 2], [1, 1, 2, 2], [3, 3, 4, 4], [3, 3, 4, 4]]
+@pytest.mark.parametrize("kernel", [3, 5, 7])
+def test_a_convolution_of_an_enlarged_image(kernel, key):
+    """Every pixel four times, then the convolution, borders and all; and the gradient of that."""
+    layer_key, image_key, weight_key = jr.split(key, 3)
+    layer = eqx.tree_at(lambda conv: conv.bias, Conv(3, 4, kernel, key=layer_key), jnp.arange(4.0))
+    image, weights = jr.normal(image_key, (6, 5, 3)), jr.normal(weight_key, (12, 10, 4))
+    repeated = np.asarray(image, np.float64).repeat(2, axis=0).repeat(2, axis=1)
+    np.testing.assert_allclose(np.asarray(layer.enlarging(image)), convolve(layer, repeated), atol=2e-5)
+
+    def gradient(apply):
+        return jax.grad(lambda pair: jnp.sum(weights * apply(*pair)))((layer, image))
+
+    ours = gradient(lambda layer, image: layer.enlarging(image))
+    theirs = gradient(lambda layer, image: layer(jnp.repeat(jnp.repeat(image, 2, axis=0), 2, axis=1)))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-4)
 
 
 def test_losses_by_hand(key):

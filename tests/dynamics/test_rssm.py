@@ -29,7 +29,13 @@ def observe():
 
 @pytest.fixture(scope="module")
 def observe_sequence():
-    return eqx.filter_jit(lambda model, *args, key: model.observe_sequence(*args, key=key))
+    """Of one sequence: a batch of one."""
+
+    def one(model, *args, key):
+        found = model.observe_sequences(*jax.tree.map(lambda leaf: leaf[None], args), key=key)
+        return jax.tree.map(lambda leaf: leaf[0], found)
+
+    return eqx.filter_jit(one)
 
 
 def some_latent(key):
@@ -144,7 +150,7 @@ def test_a_sequence_is_a_loop(model, observe, observe_sequence, key):
     first = jnp.zeros(STEPS, bool).at[4].set(True)
     start = latent = some_latent(latent_key)
     steps = []
-    for t, step_key in enumerate(jr.split(jr.clone(sample_key), STEPS)):
+    for t, step_key in enumerate(jr.split(jr.split(jr.clone(sample_key), 1)[0], STEPS)):
         latent, prior, posterior = observe(model, latent, actions[t], tokens[t], first[t], key=step_key)
         steps.append((latent, prior, posterior))
     loop = jax.tree.map(lambda *leaves: jnp.stack(leaves), *steps)
@@ -154,6 +160,44 @@ def test_a_sequence_is_a_loop(model, observe, observe_sequence, key):
         np.testing.assert_allclose(np.asarray(b), np.asarray(a), atol=1e-5)
     assert sequence[0].features.shape == (STEPS, TINY.features)
     np.testing.assert_array_equal(sequence[0].features[2, : TINY.deter], sequence[0].deter[2])
+
+
+def test_a_batch_is_its_sequences_and_so_is_its_gradient(model, observe, key):
+    """Step by step, one sequence after the other, differentiated by JAX alone."""
+    *data_keys, latent_key, sample_key, weight_key = jr.split(key, 6)
+    actions, tokens = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(some_sequence, data_keys))
+    batch = len(data_keys)
+    start = jax.vmap(some_latent)(jr.split(latent_key, batch))
+    first = jnp.zeros((batch, STEPS), bool).at[1, 4].set(True)
+    deter_weight, *logit_weights = (
+        jr.normal(k, (batch, STEPS, *shape))
+        for k, shape in zip(jr.split(weight_key, 3), [(TINY.deter,), (4, 4), (4, 4)], strict=True)
+    )
+
+    def score(found):
+        latents, prior, posterior = found
+        logits = sum(jnp.sum(w * x) for w, x in zip(logit_weights, (prior, posterior), strict=True))
+        return logits + jnp.sum(deter_weight * latents.deter) + jnp.sum(latents.stoch * latents.deter[..., :1, None])
+
+    def at_once(model, start, tokens):
+        return score(model.observe_sequences(start, actions, tokens, first, key=sample_key))
+
+    def by_hand(model, start, tokens):
+        rows = []
+        for b, row_key in enumerate(jr.split(jr.clone(sample_key), batch)):
+            latent, steps = jax.tree.map(lambda leaf: leaf[b], start), []  # noqa: B023
+            for t, step_key in enumerate(jr.split(row_key, STEPS)):
+                latent, *logits = observe(model, latent, actions[b, t], tokens[b, t], first[b, t], key=step_key)
+                steps.append((latent, *logits))
+            rows.append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *steps))
+        return score(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows))
+
+    arguments = (model, start, tokens)
+    found = eqx.filter_jit(eqx.filter_value_and_grad(lambda a: at_once(*a)))(arguments)
+    expected = eqx.filter_jit(eqx.filter_value_and_grad(lambda a: by_hand(*a)))(arguments)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert np.asarray(b).any()
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-3, atol=1e-4 * np.abs(b).max())
 
 
 def test_imagining_is_the_core_and_a_sample_of_the_prior(model, key):
@@ -237,7 +281,7 @@ def test_the_losses_teach_one_side_each():
     assert np.asarray(full[0]).any() and np.asarray(full[1]).any()
 
 
-def test_where_the_losses_reach_in_the_network(model, key):
+def test_where_the_losses_reach_in_the_network(model, observe_sequence, key):
     """dyn trains the prior and, through the memory, the core; it reaches the posterior only through its samples."""
     data_key, sample_key = jr.split(key)
     actions, tokens = some_sequence(data_key)
@@ -246,7 +290,7 @@ def test_where_the_losses_reach_in_the_network(model, key):
     @eqx.filter_jit
     @eqx.filter_jacrev
     def gradients(model):
-        _, prior, posterior = model.observe_sequence(model.initial(), actions, tokens, first, key=sample_key)
+        _, prior, posterior = observe_sequence(model, model.initial(), actions, tokens, first, key=sample_key)
         dynamics, representation = dynamics_losses(posterior, prior, free_nats=0.0)
         return dynamics[0], representation[0]  # of the first step: no samples before
 

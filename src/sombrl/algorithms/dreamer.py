@@ -332,14 +332,11 @@ class Dreamer:
         metrics: dict[str, Float[Array, ""]] = {}
 
         # The world model: what the records were, from states that have seen them.
-        size, over_batch, over_all = batch.reward.shape[0], jax.vmap, lambda f: jax.vmap(jax.vmap(f))
+        over_batch, over_all = jax.vmap, lambda f: jax.vmap(jax.vmap(f))
         tokens = over_all(net.encoder)(batch.obs)
         start = Latent(batch.deter.astype(self.dtype), jax.nn.one_hot(batch.stoch, self.size.classes, dtype=self.dtype))
-        follow = lambda start, action, tokens, first, key: net.rssm.observe_sequence(  # noqa: E731
-            start, action, tokens, first, key=key
-        )
         before = batch.action[:, :-1]
-        latents, prior, posterior = over_batch(follow)(start, before, tokens, batch.first, jr.split(observe_key, size))
+        latents, prior, posterior = net.rssm.observe_sequences(start, before, tokens, batch.first, key=observe_key)
         dynamics, representation = dynamics_losses(posterior, prior)
         losses = {"dynamics": jnp.mean(dynamics), "representation": REPRESENTATION_SCALE * jnp.mean(representation)}
         seen = over_all(lambda latent, obs: net.decoder.losses(net.decoder(latent), obs))(latents, batch.obs)

@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, Key
 
 NORM_EPS = 1e-4
@@ -116,7 +117,35 @@ class Conv(eqx.Module):
 
     def __call__(self, image: Float[Array, "height width input"]) -> Float[Array, "height width output"]:
         """The convolution, zeros beyond the border."""
-        image = jax.lax.conv_general_dilated(
-            image[None], self.weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )[0]
+        image = _convolve(image, self.weight)
         return image + jnp.broadcast_to(self.bias, image.shape)
+
+    def enlarging(self, image: Float[Array, "height width input"]) -> Float[Array, "height2 width2 output"]:
+        """The convolution of the image with every pixel four times, in a square.
+
+        A kernel meets few different pixels of such an image: it is a smaller one on the image itself, another for each
+        place in the square. That takes a third of the arithmetic.
+        """
+        meets = jnp.asarray(_meets(self.weight.shape[0]), self.weight.dtype)
+        kernels = jnp.einsum("aik,bjl,kluv->ijuabv", meets, meets, self.weight)
+        squares = _convolve(image, jnp.reshape(kernels, (*kernels.shape[:3], -1)))
+        height, width, _ = image.shape
+        squares = jnp.reshape(squares, (height, width, 2, 2, -1))
+        large = jnp.reshape(jnp.transpose(squares, (0, 2, 1, 3, 4)), (2 * height, 2 * width, -1))
+        return large + jnp.broadcast_to(self.bias, large.shape)
+
+
+def _convolve(
+    image: Float[Array, "height width input"], weight: Float[Array, "kernel kernel input output"]
+) -> Float[Array, "height width output"]:
+    return jax.lax.conv_general_dilated(
+        image[None], weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )[0]
+
+
+def _meets(kernel: int) -> np.ndarray:
+    """[place, pixel, tap]: whether, around the left or the right one of a doubled pixel, a tap meets that neighbour."""
+    reach = kernel // 2
+    neighbour = np.stack([(place + np.arange(kernel) - reach) // 2 for place in (0, 1)])
+    pixels = np.arange(neighbour.min(), neighbour.max() + 1)
+    return neighbour[:, None, :] == pixels[None, :, None]

@@ -18,11 +18,6 @@ from sombrl.envs.layout import Part
 from sombrl.records import SombrlError
 
 
-def enlarge(image: Float[Array, "height width channel"]) -> Float[Array, "height2 width2 channel"]:
-    """Every pixel four times, in a square."""
-    return jnp.repeat(jnp.repeat(image, 2, axis=0), 2, axis=1)
-
-
 class Canvas(eqx.Module):
     """The innermost map: block by block from the recurrent state, plus a small network of the latents.
 
@@ -72,7 +67,7 @@ class Painter(eqx.Module):
         """Pixels in 0..1, float32."""
         image = self.canvas(latent)
         for i, convolution in enumerate(self.convolutions):
-            image = convolution(enlarge(image) if i < HALVINGS else image)
+            image = convolution.enlarging(image) if i < HALVINGS else convolution(image)
             if i < len(self.norms):
                 image = jax.nn.silu(self.norms[i](image))
         return jax.nn.sigmoid(image.astype(jnp.float32))

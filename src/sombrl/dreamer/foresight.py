@@ -24,30 +24,27 @@ def foresee(
 ) -> dict[str, Float[Array, "batch time ..."]]:
     """Predictions of every part of the observations of a batch of one seed: after `context` records without looking."""
     observe_key, imagine_key = jr.split(key)
-    rssm, decoder = networks.rssm, networks.decoder
+    rssm, obs, first = networks.rssm, sequences.obs, sequences.first
     start = Latent(
         sequences.deter.astype(jnp.float32), jax.nn.one_hot(sequences.stoch, dreamer.size.classes, dtype=jnp.float32)
     )
-    size = sequences.reward.shape[0]
+    tokens = jax.vmap(jax.vmap(networks.encoder))({name: part[:, :context] for name, part in obs.items()})
+    seen, _, _ = rssm.observe_sequences(
+        start, sequences.action[:, :context], tokens, first[:, :context], key=observe_key
+    )
 
-    def one(start: Latent, obs: dict[str, Array], action: Array, first: Array, keys: Array):
-        tokens = jax.vmap(networks.encoder)(jax.tree.map(lambda part: part[:context], obs))
-        look_key, dream_key = jr.wrap_key_data(keys[0]), jr.wrap_key_data(keys[1])
-        seen, _, _ = rssm.observe_sequence(start, action[:context], tokens, first[:context], key=look_key)
-        last = jax.tree.map(lambda leaf: leaf[-1], seen)
-
-        def dream(latent: Latent, inputs: tuple[Array, Array]) -> tuple[Latent, Latent]:
+    def dream(last: Latent, actions: Array, key: Array) -> Latent:
+        def step(latent: Latent, inputs: tuple[Array, Array]) -> tuple[Latent, Latent]:
             latent = rssm.imagine(latent, inputs[0], key=jr.wrap_key_data(inputs[1]))
             return latent, latent
 
-        steps = action[context : first.shape[0]]
-        numbers = jr.key_data(jr.split(dream_key, steps.shape[0]))
-        _, dreamt = jax.lax.scan(dream, last, (steps, numbers))
-        latents = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), seen, dreamt)
-        return jax.vmap(decoder)(latents)
+        numbers = jr.key_data(jr.split(key, actions.shape[0]))
+        return jax.lax.scan(step, last, (actions, numbers))[1]
 
-    keys = jnp.stack([jr.key_data(jr.split(k, size)) for k in (observe_key, imagine_key)], axis=1)
-    return jax.vmap(one)(start, sequences.obs, sequences.action, sequences.first, keys)
+    last = jax.tree.map(lambda leaf: leaf[:, -1], seen)
+    dreamt = jax.vmap(dream)(last, sequences.action[:, context : first.shape[1]], jr.split(imagine_key, first.shape[0]))
+    latents = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), seen, dreamt)
+    return jax.vmap(jax.vmap(networks.decoder))(latents)
 
 
 def film(truth: np.ndarray, model: np.ndarray, context: int = CONTEXT) -> list[np.ndarray]:

@@ -12,6 +12,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Key
 
 from sombrl.dreamer.blocks import MLP, BlockLinear, Dense, Linear, RMSNorm
+from sombrl.dreamer.recurrence import recur
 from sombrl.dreamer.sizes import Size
 
 UNIFORM = 0.01  # share of the uniform distribution: no class is ever impossible, and no KL infinite
@@ -158,30 +159,30 @@ class RSSM(eqx.Module):
         deter = self.core(latent, action)
         return Latent(deter, sample(self.prior(deter), key=key).astype(deter.dtype))
 
-    def observe_sequence(
+    def observe_sequences(
         self,
         latent: Latent,
-        actions: Float[Array, "time action"],
-        tokens: Float[Array, "time token"],
-        first: Bool[Array, " time"],
+        actions: Float[Array, "batch time action"],
+        tokens: Float[Array, "batch time token"],
+        first: Bool[Array, "batch time"],
         *,
         key: Key[Array, ""],
-    ) -> tuple[Latent, Float[Array, "time latents classes"], Float[Array, "time latents classes"]]:
-        """`observe` step by step, with key t of `jr.split(key, time)`; `actions` are those before each observation.
+    ) -> tuple[Latent, Float[Array, "batch time latents classes"], Float[Array, "batch time latents classes"]]:
+        """`observe` step by step along every sequence of a batch; `actions` are those before each observation.
 
-        What does not depend on the state is computed for all steps at once, before or after the recurrence.
+        The key of step t of sequence b is `jr.split(jr.split(key, batch)[b], time)[t]`. What does not depend on the
+        state is computed for all steps at once, before or after the recurrence; so is the gradient (`recurrence.py`),
+        which is why the batch is in here.
         """
-        keys = jr.split(key, first.shape[0])
-        gumbels = jax.vmap(lambda k: jr.gumbel(k, latent.stoch.shape, jnp.float32))(keys)
+        batch, time = first.shape
+        keys = jax.vmap(lambda key: jr.split(key, time))(jr.split(key, batch))
+        gumbels = jax.vmap(jax.vmap(lambda key: jr.gumbel(key, latent.stoch.shape[1:], jnp.float32)))(keys)
         memory, sight = self._posterior_rows()
-        commands = jax.vmap(self._start)(actions, first)
-
-        def step(latent, inputs):
-            latent, logits = self._follow(memory, latent, *inputs)
-            return latent, (latent, logits)
-
-        _, (latents, logits) = jax.lax.scan(step, latent, (commands, tokens @ sight, first, gumbels))
-        return latents, jax.vmap(self.prior)(latents.deter), logits
+        commands = jax.vmap(jax.vmap(self._start))(actions, first)
+        inputs = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (commands, tokens @ sight, first, gumbels))
+        found = recur(_follow_all, (self, memory), latent, inputs)
+        latents, logits = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), found)
+        return latents, jax.vmap(jax.vmap(self.prior))(latents.deter), logits
 
     # The rest is cut so that a scan can keep what needs no state, and every slice of a matrix, out of its steps.
 
@@ -235,3 +236,11 @@ class RSSM(eqx.Module):
 
     def _logits(self, flat: Float[Array, " stoch"]) -> Float[Array, "latents classes"]:
         return jnp.reshape(flat.astype(jnp.float32), (self.size.latents, self.size.classes))
+
+
+def _follow_all(
+    weights: tuple[RSSM, Float[Array, "deter hidden"]], latent: Latent, inputs: tuple[Array, ...]
+) -> tuple[Latent, Float[Array, "batch latents classes"]]:
+    """One step of the recurrence of every sequence."""
+    rssm, memory = weights
+    return jax.vmap(lambda latent, *inputs: rssm._follow(memory, latent, *inputs))(latent, *inputs)
