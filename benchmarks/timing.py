@@ -1,11 +1,13 @@
 """Blocks of timings, and the tables made of them. No benchmark is run by importing this."""
 
+import contextlib
+import fcntl
 import json
 import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +28,15 @@ def timed(call: Callable[[], Any]) -> tuple[Any, Block]:
     wall, cpu = time.perf_counter(), time.process_time()
     result = call()
     return result, Block(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+@contextlib.contextmanager
+def alone(lock: Path | None) -> Iterator[None]:
+    """Hold a lock file: benchmarks that share one get ready side by side and measure one after the other."""
+    with contextlib.ExitStack() as stack:
+        if lock is not None:
+            fcntl.flock(stack.enter_context(lock.open("a")), fcntl.LOCK_EX)
+        yield
 
 
 def row(blocks: Sequence[Block], units: int) -> dict[str, float]:
