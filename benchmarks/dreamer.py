@@ -26,7 +26,7 @@ from benchmarks.timing import Block, alone, machine, ratio, row, timed, write
 from sombrl.agent import make
 from sombrl.algorithms.dreamer import Dreamer, DreamerConfig, DreamerExplore, Sequences
 from sombrl.dreamer.agent import DreamerAgent
-from sombrl.dreamer.loop import DreamerReport
+from sombrl.dreamer.loop import DreamerReport, compiled_update
 from sombrl.envs.layout import Part
 from sombrl.seeds import over_lot
 
@@ -88,7 +88,7 @@ class Updates:
             )
             return state, metrics["model/loss"]
 
-        self._learn, self._keys = jax.jit(learn, donate_argnums=0), keys
+        self._learn, self._keys = compiled_update(learn), keys
         start = time.perf_counter()
         self(1)
         self.compile_s = time.perf_counter() - start

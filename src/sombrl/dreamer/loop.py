@@ -30,6 +30,8 @@ from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
 
 _key = keyed_by(("init", "act", "learn", "evaluate"))
 Metrics = dict[str, Float[Array, "*seeds"]]
+UPDATE_OPTIONS = {"xla_gpu_dot_merger_threshold_mb": 0}
+"""For the compiler: on a GPU it would join products that share their weights, and copy large activations to do so."""
 
 
 class Streams(eqx.Module):
@@ -66,6 +68,11 @@ class DreamerReport:
     seconds: dict[str, float]
 
 
+def compiled_update(learn: Callable[..., Any]) -> Callable[..., Any]:
+    """An update, compiled on first use. It gives its first argument's memory up."""
+    return jax.jit(learn, donate_argnums=0, compiler_options=UPDATE_OPTIONS)
+
+
 @dataclasses.dataclass(frozen=True)
 class DreamerPrograms:
     """The parts of a tick, compiled; all arrays have a leading axis of seeds, and after it one of environments."""
@@ -76,7 +83,7 @@ class DreamerPrograms:
 
     @staticmethod
     def of(dreamer: Dreamer, *, sample: bool = True) -> "DreamerPrograms":
-        """Compilation happens on first use. `learn` gives its first argument's memory up."""
+        """Compilation happens on first use."""
 
         def init(seeds: Array) -> DreamerState:
             return over_lot(lambda row: dreamer.init(key=_key(row[0], jnp.zeros((), jnp.int32), "init")), (seeds,))
@@ -99,7 +106,7 @@ class DreamerPrograms:
 
             return over_lot(one, (state, seeds, batch))
 
-        return DreamerPrograms(jax.jit(init), jax.jit(act), jax.jit(learn, donate_argnums=0))
+        return DreamerPrograms(jax.jit(init), jax.jit(act), compiled_update(learn))
 
     def choose(
         self,
