@@ -24,12 +24,14 @@ def over_rows(function: Callable, rows: Any, mapper: Callable[[Callable, Any], A
     return eqx.combine(mapped, static_out[-1])
 
 
-def lots_of(rows: int) -> list[slice]:
+def lots_of(rows: int, apart: bool = False) -> list[slice]:
     """The rows that one dispatch works on: all together on an accelerator, which one of them would leave idle.
 
-    On a CPU each has its own, the same program for every row, so that its bits do not depend on its neighbours.
+    On a CPU each has its own, the same program for every row, so that its bits do not depend on its neighbours;
+    elsewhere too if they are to be `apart`.
     """
-    return [slice(i, i + 1) for i in range(rows)] if jax.default_backend() == "cpu" else [slice(0, rows)]
+    one_by_one = apart or jax.default_backend() == "cpu"
+    return [slice(i, i + 1) for i in range(rows)] if one_by_one else [slice(0, rows)]
 
 
 def over_lot(function: Callable, rows: Any) -> Any:

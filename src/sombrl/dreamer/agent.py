@@ -28,7 +28,7 @@ from sombrl.envs.base import AbstractEnvs
 from sombrl.program_cache import keep_programs
 from sombrl.records import AbstractTask, SombrlError
 from sombrl.runs import RunFolder
-from sombrl.seeds import cut, lots_of
+from sombrl.seeds import cut
 
 FILMED = 4  # sequences beside each other
 FILMED_FRAMES = 500  # of an episode, its last ones
@@ -286,7 +286,7 @@ class DreamerAgent(Agent):
     ) -> tuple[np.ndarray, Remembered]:
         """Actions of `len(obs)` rows, the same number for every seed."""
         given = state.latent, state.action, self.layout.split(obs), first
-        by_lot = [cut(networks, lot) for lot in lots_of(len(seeds))]
+        by_lot = [cut(networks, lot) for lot in programs.lots(len(seeds))]
         chosen, latent, _, _ = programs.choose(by_lot, seeds, EVALUATION_EPISODES + state.decision, given)
         return chosen, Remembered(latent, chosen, state.decision + 1)
 

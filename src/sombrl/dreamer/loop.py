@@ -4,10 +4,11 @@ A tick is one record of every environment: the answer to its last action, or, wh
 record has what came before the action (observation, reward, flags) and the action chosen after it. The environments of
 a tick move while the device works off the updates of the tick before.
 
-Each seed has `envs` environments, one replay, and networks of its own. On an accelerator the seeds are one program; on
-a CPU they are one after the other, so that no bit of a seed depends on its neighbours.
+Each seed has `envs` environments, one replay, and networks of its own. On an accelerator the seeds are one program,
+unless they see images; on a CPU they are one after the other, so that no bit of a seed depends on its neighbours.
 """
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -75,11 +76,13 @@ def compiled_update(learn: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclasses.dataclass(frozen=True)
 class DreamerPrograms:
-    """The parts of a tick, compiled; all arrays have a leading axis of seeds, and after it one of environments."""
+    """The parts of a tick, compiled. States, seeds and batches have a leading axis of seeds, what `act` takes and gives
+    one of rows, as many of every seed."""
 
     init: Callable[[UInt[Array, " seeds"]], DreamerState]
-    act: Callable[..., tuple[Float[Array, "seeds envs action"], Latent, Array, Array]]
+    act: Callable[..., tuple[Float[Array, "row action"], Latent, Array, Array]]
     learn: Callable[..., tuple[DreamerState, Fresh, Metrics]]
+    apart: bool  # seeds one after the other: networks side by side would share no convolution
 
     @staticmethod
     def of(dreamer: Dreamer, *, sample: bool = True) -> "DreamerPrograms":
@@ -95,7 +98,11 @@ class DreamerPrograms:
                 choose = functools.partial(dreamer.act, networks, sample=sample)
                 return jax.vmap(lambda *row: choose(*row[:-1], key=row[-1]))(latent, action, obs, first, keys)
 
-            action, latent = over_lot(one, (networks, seeds, latent, action, obs, first))
+            by_seed = jax.tree.map(
+                lambda leaf: jnp.reshape(leaf, (seeds.shape[0], -1, *leaf.shape[1:])), (latent, action, obs, first)
+            )
+            chosen = over_lot(one, (networks, seeds, *by_seed))
+            action, latent = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])), chosen)
             stoch = jnp.argmax(latent.stoch, axis=-1).astype(jnp.int32)
             return action, latent, latent.deter.astype(jnp.float16), stoch
 
@@ -106,7 +113,12 @@ class DreamerPrograms:
 
             return over_lot(one, (state, seeds, batch))
 
-        return DreamerPrograms(jax.jit(init), jax.jit(act), compiled_update(learn))
+        images = any(part.kind == "image" for part in dreamer.parts)
+        return DreamerPrograms(jax.jit(init), jax.jit(act), compiled_update(learn), images)
+
+    def lots(self, seeds: int) -> list[slice]:
+        """The seeds of each dispatch."""
+        return lots_of(seeds, self.apart)
 
     def choose(
         self,
@@ -119,15 +131,14 @@ class DreamerPrograms:
 
         `networks` are those of each lot. Returns rows: actions, latents, and of these what a replay stores.
         """
-        rows = len(given[3])
-        by_seed = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(len(seeds), -1, *leaf.shape[1:]), given)
-        who, tick = jnp.asarray(seeds, jnp.uint32), jnp.asarray(now, jnp.int32)
-        results = [
-            self.act(of_lot, who[lot], tick, *cut(by_seed, lot))
-            for of_lot, lot in zip(networks, lots_of(len(seeds)), strict=True)
-        ]
-        flat = jax.tree.map(lambda leaf: leaf.reshape(rows, *leaf.shape[2:]), join(results))
-        action, latent, deter, stoch = flat
+        who, per_seed = np.asarray(seeds, np.uint32), len(given[3]) // len(seeds)
+        results = []
+        for of_lot, lot in zip(networks, self.lots(len(seeds)), strict=True):
+            own = slice(lot.start * per_seed, lot.stop * per_seed)
+            rows = given if own == slice(0, len(given[3])) else jax.tree.map(lambda leaf: leaf[own], given)  # noqa: B023
+            results.append(self.act(of_lot, who[lot], np.int32(now), *rows))
+        action, latent, deter, stoch = join(results)
+        _fetch((action, deter, stoch))
         return np.array(action), latent, np.asarray(deter), np.asarray(stoch)
 
 
@@ -155,8 +166,8 @@ class DreamerLoop:
             for seed in self.seeds
         ]
         self.ratio = UpdateRatio(config.ratio or 0.0, config.batch_size, config.batch_length)
-        self._lots = lots_of(len(self.seeds))
-        self._who = [jnp.asarray(self.seeds, jnp.uint32)[lot] for lot in self._lots]
+        self._lots = programs.lots(len(self.seeds))
+        self._who = [jnp.asarray(self.seeds[lot], jnp.uint32) for lot in self._lots]
 
     def initial(self) -> DreamerLoopState:
         """Untrained, and every environment about to begin."""
@@ -197,17 +208,17 @@ class DreamerLoop:
     def _iteration(
         self, n: int, state: DreamerLoopState, ticks: int, on_decision: Callable[[int, int], None]
     ) -> DreamerReport:
-        start, moving = time.perf_counter(), 0.0
+        clock = _Clock()
         # Copied, because the caller still holds the last report, and `learn` gives its memory up.
         learned = [jax.tree.map(jnp.copy, cut(state.learned, lot)) for lot in self._lots]
-        session = _Session(self, learned)
+        session = _Session(self, learned, clock)
         streams = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state.streams)
         before, ended = streams.decisions.copy(), []
         for t in range(ticks):
-            moved = time.perf_counter()
-            streams, record = self._move(streams)
-            moving += time.perf_counter() - moved
-            streams = self._act(session.learned, state.ticks + t, streams, record)
+            with clock("collect"):
+                streams, record = self._move(streams)
+            with clock("act"):
+                streams = self._act(session.learned, state.ticks + t, streams, record)
             for row in np.flatnonzero(record["last"]):
                 ended.append((int(row), float(streams.episode_return[row]), int(streams.episode_length[row])))
             session.update()
@@ -220,8 +231,7 @@ class DreamerLoop:
         returns, lengths = self._ended(ended)
         state = DreamerLoopState(ended_with, streams, state.ticks + ticks)
         decisions = (streams.decisions - before).reshape(len(self.seeds), -1).sum(axis=1)
-        seconds = {"collect": moving, "improve": time.perf_counter() - start - moving}
-        return DreamerReport(n, state, returns, lengths, decisions, metrics, seconds)
+        return DreamerReport(n, state, returns, lengths, decisions, metrics, clock.seconds())
 
     def _move(self, streams: Streams) -> tuple[Streams, dict[str, Any]]:
         """The next record of every row, but for the action: an answer, or a new start where an episode is over."""
@@ -298,8 +308,8 @@ class DreamerLoop:
 class _Session:
     """The updates of one iteration: states on the device, and posteriors on their way back into the replays."""
 
-    def __init__(self, loop: DreamerLoop, learned: list[DreamerState]):
-        self._loop, self.learned = loop, learned
+    def __init__(self, loop: DreamerLoop, learned: list[DreamerState], clock: "_Clock"):
+        self._loop, self.learned, self._clock = loop, learned, clock
         self._totals: list[Metrics] = []
         self._pending: list[tuple[list[Batch], list[Fresh]]] = []
         self._updates = 0
@@ -310,16 +320,20 @@ class _Session:
         if not loop.replays[0].ready(config.batch_size):
             return
         for _ in range(loop.ratio(loop.replays[0].added * loop.per_seed)):
-            batches = [replay.sample(config.batch_size) for replay in loop.replays]
+            with self._clock("replay"):
+                batches = [replay.sample(config.batch_size) for replay in loop.replays]
+                sequences = [as_sequences(batches[lot]) for lot in loop._lots]
             results = [
-                loop.programs.learn(state, who, as_sequences(batches[lot]))
-                for state, who, lot in zip(self.learned, loop._who, loop._lots, strict=True)
+                loop.programs.learn(state, who, own)
+                for state, who, own in zip(self.learned, loop._who, sequences, strict=True)
             ]
+            _fetch([fresh for _, fresh, _ in results])
             self.learned = [state for state, _, _ in results]
             metrics = [of_lot for _, _, of_lot in results]
             self._totals = _sum(self._totals, metrics) if self._totals else metrics
             self._pending.append((batches, [fresh for _, fresh, _ in results]))
-            self._write(keep=1)
+            with self._clock("replay"):
+                self._write(keep=1)
             self._updates += 1
 
     def finish(self) -> tuple[DreamerState, Metrics, int]:
@@ -335,6 +349,34 @@ class _Session:
             stoch = np.concatenate([np.asarray(lot.stoch) for lot in fresh])
             for i, replay in enumerate(self._loop.replays):
                 replay.write_latents(batches[i], deter[i], stoch[i])
+
+
+class _Clock:
+    """Seconds of the stages of an iteration: environments, acting (and waiting for the networks), the replay, the rest.
+
+    What the device does meanwhile is in none of them by itself.
+    """
+
+    def __init__(self) -> None:
+        self._start, self._stages = time.perf_counter(), {"collect": 0.0, "act": 0.0, "replay": 0.0}
+
+    @contextlib.contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        """Time a stage."""
+        start = time.perf_counter()
+        yield
+        self._stages[stage] += time.perf_counter() - start
+
+    def seconds(self) -> dict[str, float]:
+        """Since the start."""
+        whole = time.perf_counter() - self._start
+        return self._stages | {"improve": whole - sum(self._stages.values())}
+
+
+def _fetch(arrays: Any) -> None:
+    """Let copies to the host begin as soon as the arrays are there, while the device goes on."""
+    for leaf in jax.tree.leaves(arrays):
+        leaf.copy_to_host_async()
 
 
 @jax.jit
@@ -360,15 +402,12 @@ def executed(actions: np.ndarray, discrete: bool) -> np.ndarray:
 def as_sequences(batches: Sequence[Batch]) -> Sequences:
     """Batches of several seeds as one, without the context record but for what starts from it."""
     stack = lambda name: np.stack([getattr(batch, name) for batch in batches])  # noqa: E731
-    obs = {name: jnp.asarray(np.stack([batch.obs[name][:, 1:] for batch in batches])) for name in batches[0].obs}
-    return Sequences(
-        obs=obs,
-        action=jnp.asarray(stack("action")),
-        reward=jnp.asarray(stack("reward")[:, :, 1:]),
-        first=jnp.asarray(stack("first")[:, :, 1:]),
-        last=jnp.asarray(stack("last")[:, :, 1:]),
-        terminal=jnp.asarray(stack("terminal")[:, :, 1:]),
-        deter=jnp.asarray(stack("deter")),
-        stoch=jnp.asarray(stack("stoch").astype(np.int32)),
-        new=jnp.asarray(stack("new")),
-    )
+    arrays = {
+        "obs": {name: np.stack([batch.obs[name][:, 1:] for batch in batches]) for name in batches[0].obs},
+        "action": stack("action"),
+        **{name: stack(name)[:, :, 1:] for name in ("reward", "first", "last", "terminal")},
+        "deter": stack("deter"),
+        "stoch": stack("stoch").astype(np.int32),
+        "new": stack("new"),
+    }
+    return Sequences(**jax.device_put(arrays))
