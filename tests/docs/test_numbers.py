@@ -188,13 +188,33 @@ def test_updates_of_dreamer_on_two_cores():
 
 
 def test_updates_of_dreamer_on_a_gpu():
-    printed = (RESULTS / "bench" / "dreamer_h200.txt").read_text()
-    for kind, row in (("proprio", "vectors"), ("vision", "pixels")):
+    printed = (RESULTS / "bench" / "dreamer_h200_before.txt").read_text()
+    section = "An update of Dreamer"
+    for kind, row in (("proprio", "vectors, before"), ("vision", "pixels, before")):
         found = re.findall(rf"^{kind} · \w+ · 1 +(\S+) +\S+ +\S+ +(\S+)$", printed, flags=re.MULTILINE)
         (greedy, compiled), (optimistic, compiled_too) = found
         (times,) = re.findall(rf"^{kind} · 1: optimism takes (\S+) times", printed, flags=re.MULTILINE)
         expected = [greedy, optimistic, f"{float(times):.2f}", f"{compiled} and {compiled_too}"]
-        assert cells("performance.md", row, section="An update of Dreamer") == expected
+        assert cells("performance.md", row, section=section) == expected
+    measured = bench("dreamer_h200")
+    greedy, optimistic = (measured["updates"][f"proprio · {how} · 1"] for how in ("greedy", "optimistic"))
+    times = f"{measured['optimism']['proprio · 1']['min']:.2f}"
+    compiled = f"{greedy['compile_s']:.1f} and {optimistic['compile_s']:.1f}"
+    expected = [f"{greedy['min_ms']:.1f}", f"{optimistic['min_ms']:.1f}", times, compiled]
+    assert cells("performance.md", "vectors", section=section) == expected
+    text = " ".join((ROOT / "docs" / "performance.md").read_text().split())
+    without, with_it = (measured["loop"][f"proprio · {how}"] for how in ("greedy", "optimistic"))
+    a, b = (f"{loop['decisions_per_s']:.0f}" for loop in (without, with_it))
+    assert f"makes {a} decisions per second without optimism and {b} with" in text
+    a, b = (f"{loop['minutes_per_100k_decisions']:.1f}" for loop in (without, with_it))
+    assert f"{a} and {b} minutes for 100k decisions" in text
+
+
+def test_an_episode_of_parking_on_a_gpu():
+    row = bench("parking_h200")["rows"]["1"]
+    text = " ".join((ROOT / "docs" / "performance.md").read_text().split())
+    assert f"one car takes {row['episode_s']:.1f} s on an idle H200: {row['fit_s']:.1f} of fitting" in text
+    assert f"and {row['search_s']:.1f} of searching" in text
 
 
 def test_seconds_of_gps():

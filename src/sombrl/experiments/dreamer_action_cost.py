@@ -4,8 +4,8 @@ A cost K‖u‖₂ on every frame, u in physical units, on CartPole and Finger, 
 of the return, so 0 is what keeping still is worth. Dreamer-Optimistic with both readings of ‖σ‖: the mean over the
 latents, our default, and the norm, which is √512 times larger or more at the same λ.
 
-Differs from the paper, which does not print its K: these are the ones that the authors' published code names; and 200k
-frames at scale paper. Scale small: CartPole from vectors with the middle K.
+Differs from the paper, which does not print its K: these are the ones that the authors' published code names. Scale
+small: CartPole from vectors with the middle K.
 """
 
 from typing import Any
@@ -27,7 +27,6 @@ TASKS = {
     ),
 }
 COSTS = {"smoke": (0.25,), "small": (0.25,), "paper": (0.1, 0.25, 0.4)}
-DECISIONS = {"smoke": None, "small": None, "paper": 100_000}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "optimistic": ("optimistic", {}),
     "norm": ("optimistic", {"sigma": "norm"}),
@@ -40,11 +39,7 @@ LOOKS = DREAMER_LOOKS | {"norm": Look("Dreamer-Optimistic, norm of σ", COLORS[1
 def cells(scale: str) -> list[Cell]:
     """Every method on every task, for every cost."""
     return [
-        dreamer_cell(
-            *(name, env, scale, dreamer_config(strategy, scale, fields)),
-            action_cost=cost,
-            decisions=DECISIONS[scale],
-        )
+        dreamer_cell(name, env, scale, dreamer_config(strategy, scale, fields), action_cost=cost)
         for env in TASKS[scale]
         for cost in COSTS[scale]
         for name, (strategy, fields) in METHODS.items()

@@ -169,7 +169,9 @@ def finish(figure: Any, title: str, rows: list[Row], spread: str = "band: ± one
     """The title, what median and band are, and one legend for all panels."""
     count = len({row.seed for row in rows})
     over = f"median over {count} seeds, {spread}" if count > 1 else "one seed"
-    figure.suptitle(f"{title} ({over})", fontsize=11, x=0.01, ha="left")
+    inches = 0.085 * len(f"{title} ({over})")  # in one line, about
+    gap = " " if inches < figure.get_figwidth() else "\n"
+    figure.suptitle(f"{title}{gap}({over})", fontsize=11, x=0.01, ha="left")
     labels: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
