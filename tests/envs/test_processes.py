@@ -295,9 +295,10 @@ def test_workers_end_with_the_object():
 
 
 PROGRAM = """
-import os, sys, time
+import signal
 import numpy as np
 from sombrl.envs.registry import make_envs
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 envs = make_envs("Pendulum-v1", [0, 1], workers=2)  # no `if __name__ == "__main__"` is needed
 envs.reset(0)
 print(*[worker.process.pid for worker in envs._workers], flush=True)
@@ -316,7 +317,10 @@ def test_workers_end_with_their_parent(sent):
     children = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(children) == 2
     parent.send_signal(sent)
-    _, told = parent.communicate(timeout=60)
+    try:
+        _, told = parent.communicate(timeout=60)
+    finally:
+        parent.kill()  # or a failure would keep a core busy for all tests after it
     assert told.count("Traceback") == (sent == signal.SIGINT)  # of the parent alone
     deadline = time.monotonic() + 20
     while not all(map(gone, children)) and time.monotonic() < deadline:

@@ -1,8 +1,8 @@
 """Dreamer's loop: move the environments, act, record, and update as often as the records are to be replayed.
 
 A tick is one record of every environment: the answer to its last action, or, where an episode is over, a new start. A
-record has what came before the action (observation, reward, flags) and the action chosen after it. The environments of
-a tick move while the device works off the updates of the tick before.
+record has what came before the action (observation, reward, flags) and the action chosen after it. Environments in
+worker processes move while the updates of the tick before are made.
 
 Each seed has `envs` environments, one replay, and networks of its own. On an accelerator the seeds are one program,
 unless they see images; on a CPU they are one after the other, so that no bit of a seed depends on its neighbours.
@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, UInt
 from sombrl.algorithms.dreamer import Dreamer, DreamerState, Fresh, Networks, Sequences
 from sombrl.dreamer.replay import Batch, LatentSpec, SequenceReplay, UpdateRatio
 from sombrl.dynamics.rssm import Latent
-from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.base import AbstractEnvs, Step
 from sombrl.loop import refuse_nan
 from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
 
@@ -214,11 +214,14 @@ class DreamerLoop:
         session = _Session(self, learned, clock)
         streams = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state.streams)
         before, ended = streams.decisions.copy(), []
+        answers = self._begin(streams)
         for t in range(ticks):
             with clock("collect"):
-                streams, record = self._move(streams)
+                streams, record = self._move(streams, answers)
             with clock("act"):
                 streams = self._act(session.learned, state.ticks + t, streams, record)
+            if t + 1 < ticks:  # between reports the environments rest: they may be saved there
+                answers = self._begin(streams)
             for row in np.flatnonzero(record["last"]):
                 ended.append((int(row), float(streams.episode_return[row]), int(streams.episode_length[row])))
             session.update()
@@ -233,14 +236,20 @@ class DreamerLoop:
         decisions = (streams.decisions - before).reshape(len(self.seeds), -1).sum(axis=1)
         return DreamerReport(n, state, returns, lengths, decisions, metrics, clock.seconds())
 
-    def _move(self, streams: Streams) -> tuple[Streams, dict[str, Any]]:
+    def _begin(self, streams: Streams) -> Callable[[], Step] | None:
+        """Let worker processes set out with the last actions; None where all episodes are over."""
+        if streams.last.all():
+            return None
+        return self.envs.begin_step(executed(streams.action, self.envs.spec.discrete), ~streams.last)
+
+    def _move(self, streams: Streams, answers: Callable[[], Step] | None) -> tuple[Streams, dict[str, Any]]:
         """The next record of every row, but for the action: an answer, or a new start where an episode is over."""
         over, active = streams.last, ~streams.last
         rows = len(over)
         reward, terminal, last = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows, bool)
         obs = None
-        if active.any():
-            step = self.envs.step(executed(streams.action, self.envs.spec.discrete), active)
+        if answers is not None:
+            step = answers()
             obs = step.obs
             reward = np.where(active, step.reward, 0.0)
             terminal = active & step.terminated

@@ -84,9 +84,8 @@ class AbstractEnvs(abc.ABC):
         """Execute `actions` in [-1, 1] (or to choose from by their largest) on the rows that are active."""
 
     def begin_step(self, actions: np.ndarray, active: np.ndarray) -> Callable[[], Step]:
-        """`step` in two halves: the call returned waits for the answers. Here all is done in the first."""
-        answers = self.step(actions, active)
-        return lambda: answers
+        """`step` in two halves: the call returned waits for the answers. Here all is done in the second."""
+        return lambda: self.step(actions, active)
 
     @abc.abstractmethod
     def physical(self, actions: np.ndarray) -> np.ndarray:
