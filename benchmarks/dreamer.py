@@ -174,10 +174,17 @@ def main() -> None:
         for name, strategy in (itertools.product(args.kinds, STRATEGIES) if args.loop else ())
     }
     print("ready", flush=True)
+    device = jax.devices()[0]
+    settings = {name: value for name, value in vars(args).items() if name not in ("out", "lock")}
+    where = machine("jax") | {"device": device.device_kind, "backend": device.platform}
+    loops: dict[str, Any] = {}
     with alone(args.lock):
         rows, costs = bench_updates(runs, args.updates, args.rounds)
-        loops = {name: loop() for name, loop in ready.items()}
-    device = jax.devices()[0]
+        result = {"settings": settings, "updates": rows, "optimism": costs, "loop": loops, "machine": where}
+        write(args.out, result)
+        for name, loop in ready.items():
+            loops[name] = loop()
+            write(args.out, result)  # after each, so that a stop loses little
     print(f"Dreamer {args.size} on {device.device_kind} ({device.platform}), milliseconds per update of all seeds\n")
     print(f"{'kind · strategy · seeds':<34}{'min':>9}{'median':>9}{'updates/s':>11}{'compile s':>11}")
     for name, cells in rows.items():
@@ -191,9 +198,6 @@ def main() -> None:
             f"{cells['minutes_per_100k_decisions']:.1f} minutes per 100000 decisions and "
             f"{cells['minutes_per_100k_frames']:.1f} per 100000 frames at ratio {cells['ratio']:g}"
         )
-    settings = {name: value for name, value in vars(args).items() if name not in ("out", "lock")}
-    where = machine("jax") | {"device": device.device_kind, "backend": device.platform}
-    write(args.out, {"settings": settings, "updates": rows, "optimism": costs, "loop": loops, "machine": where})
 
 
 if __name__ == "__main__":

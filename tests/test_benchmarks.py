@@ -1,11 +1,12 @@
 """The tables of the benchmarks, from timings written by hand; nothing is measured here."""
 
+import fcntl
 import re
 
 import numpy as np
 import pytest
 from benchmarks import mbpo, parking, sac
-from benchmarks.timing import ROOT, Block, ratio, row
+from benchmarks.timing import ROOT, Block, alone, ratio, row
 
 SLOW = [Block(4.0, 8.0), Block(6.0, 8.0), Block(9.0, 9.0)]
 FAST = [Block(2.0, 1.0), Block(2.0, 1.0), Block(1.0, 2.0)]
@@ -59,6 +60,24 @@ def test_parking_table():
 
     cells = parking.table([episode(1.0), episode(7.0), episode(5.0), episode(6.0)])  # the first one compiles
     assert cells == {"fit_s": 5.0, "search_s": 10.0, "drive_s": 1.0, "episode_s": 16.5, "first_episode_s": 12.5}
+
+
+def test_one_measures_at_a_time(tmp_path):
+    path = tmp_path / "lock"
+
+    def free():
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+    with alone(path):
+        assert not free()
+    assert free()
+    with alone(None):
+        assert free()
 
 
 def test_stand_in_follows_its_seed():

@@ -132,10 +132,10 @@ class DreamerPrograms:
         `networks` are those of each lot. Returns rows: actions, latents, and of these what a replay stores.
         """
         who, per_seed = np.asarray(seeds, np.uint32), len(given[3]) // len(seeds)
-        results = []
-        for of_lot, lot in zip(networks, self.lots(len(seeds)), strict=True):
+        results, lots = [], self.lots(len(seeds))
+        for of_lot, lot in zip(networks, lots, strict=True):
             own = slice(lot.start * per_seed, lot.stop * per_seed)
-            rows = given if own == slice(0, len(given[3])) else jax.tree.map(lambda leaf: leaf[own], given)  # noqa: B023
+            rows = given if len(lots) == 1 else jax.tree.map(lambda leaf: leaf[own], given)  # noqa: B023
             results.append(self.act(of_lot, who[lot], np.int32(now), *rows))
         action, latent, deter, stoch = join(results)
         _fetch((action, deter, stoch))
