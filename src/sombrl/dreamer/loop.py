@@ -354,10 +354,9 @@ class _Session:
     def _write(self, keep: int) -> None:
         while len(self._pending) > keep:
             batches, fresh = self._pending.pop(0)
-            deter = np.concatenate([np.asarray(lot.deter) for lot in fresh])
-            stoch = np.concatenate([np.asarray(lot.stoch) for lot in fresh])
-            for i, replay in enumerate(self._loop.replays):
-                replay.write_latents(batches[i], deter[i], stoch[i])
+            rows = [row for lot in fresh for row in zip(np.asarray(lot.deter), np.asarray(lot.stoch), strict=True)]
+            for replay, batch, (deter, stoch) in zip(self._loop.replays, batches, rows, strict=True):
+                replay.write_latents(batch, deter, stoch)
 
 
 class _Clock:
