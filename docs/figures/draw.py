@@ -1,4 +1,4 @@
-"""Our curves beside published ones: draws mbpo.svg and rccar.svg in this folder, from committed numbers alone.
+"""Our curves beside published ones: draws mbpo.svg, dreamer.svg and rccar.svg here, from committed numbers alone.
 
 python docs/figures/draw.py
 
@@ -15,6 +15,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from sombrl.experiments.dreamer import DREAMER_LOOKS
 from sombrl.experiments.figures import TITLES, Look, curves, select
 from sombrl.experiments.mbpo import MBPO_LOOKS
 from sombrl.experiments.rccar import CAR_LOOKS
@@ -31,8 +32,7 @@ def draw_mbpo() -> plt.Figure:
     """Six tasks of DeepMind Control: our medians and quartiles, DreamerV3's published mean, marks at 100k frames."""
     rows = read_rows(RESULTS / "mbpo-state" / "paper.csv")
     rows = [row for row in rows if row.metric == "eval/ep_rew_mean" and row.env_frames <= LAST_FRAME]
-    with (HERE / "published.csv").open() as file:
-        published = list(csv.DictReader(file))
+    published = _published()
     envs = [env for env in dict.fromkeys(row.env for row in rows) if env.startswith("dmc:")]
     figure, tiles = plt.subplots(2, 3, figsize=(10, 5.6), layout="constrained")
     for axes, env in zip(tiles.flat, envs, strict=True):
@@ -54,6 +54,29 @@ def draw_mbpo() -> plt.Figure:
     return figure
 
 
+def draw_dreamer() -> plt.Figure:
+    """CartPole from vectors and from pixels: every seed of ours; the published mean and a standard deviation around."""
+    runs = {
+        "dmc:cartpole-swingup": ("dreamer-proprio/paper.csv", "vectors"),
+        "dmc-vision:cartpole-swingup": ("dreamer-vision/one-seed.csv", "pixels"),
+    }
+    figure, tiles = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+    look = DREAMER_LOOKS["greedy"]
+    for axes, (env, (path, seen)) in zip(tiles, runs.items(), strict=True):
+        rows = select(read_rows(RESULTS / path), method="greedy", metric="rollout/ep_rew_mean")
+        frames, values = curves(rows, "env_frames")
+        axes.plot(frames / 1000, values, color=look.color, linewidth=1.2, alpha=0.8)
+        axes.lines[0].set_label("Dreamer, a line per seed")
+        line = [p for p in _published() if p["env"] == env]
+        x, mean, std = (np.array([float(p[name]) for p in line]) for name in ("env_frames", "mean", "std"))
+        axes.plot(x / 1000, mean, ":", color="0.3", label="DreamerV3, published")
+        axes.fill_between(x / 1000, mean - std, mean + std, color="0.3", alpha=0.12, linewidth=0)
+        axes.set(title=f"CartPole from {seen}", xlabel="thousand frames", xlim=(0, LAST_FRAME / 1000))
+    tiles[0].set_ylabel("return of training episodes")
+    figure.legend(*tiles[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
 def draw_car() -> plt.Figure:
     """Three rewards: our medians and quartiles, and the paper's medians."""
     rows = read_rows(RESULTS / "rccar-margins" / "paper.csv")
@@ -71,6 +94,11 @@ def draw_car() -> plt.Figure:
     return figure
 
 
+def _published() -> list[dict[str, str]]:
+    with (HERE / "published.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
 def _band(axes: plt.Axes, x: np.ndarray, values: np.ndarray, look: Look) -> None:
     """The median of values [points, seeds] and its quartiles."""
     low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=1)
@@ -82,5 +110,5 @@ if __name__ == "__main__":
     plt.rcParams.update(
         {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "sombrl"}
     )
-    for name, draw in {"mbpo": draw_mbpo, "rccar": draw_car}.items():
+    for name, draw in {"mbpo": draw_mbpo, "dreamer": draw_dreamer, "rccar": draw_car}.items():
         draw().savefig(HERE / f"{name}.svg", metadata={"Date": None})

@@ -187,27 +187,36 @@ def test_updates_of_dreamer_on_two_cores():
     assert f"takes {greedy:.2f} s, and {optimistic:.2f} s with optimism" in text
 
 
-def test_updates_of_dreamer_on_a_gpu():
-    printed = (RESULTS / "bench" / "dreamer_h200_before.txt").read_text()
-    section = "An update of Dreamer"
-    for kind, row in (("proprio", "vectors, before"), ("vision", "pixels, before")):
-        found = re.findall(rf"^{kind} · \w+ · 1 +(\S+) +\S+ +\S+ +(\S+)$", printed, flags=re.MULTILINE)
-        (greedy, compiled), (optimistic, compiled_too) = found
-        (times,) = re.findall(rf"^{kind} · 1: optimism takes (\S+) times", printed, flags=re.MULTILINE)
-        expected = [greedy, optimistic, f"{float(times):.2f}", f"{compiled} and {compiled_too}"]
-        assert cells("performance.md", row, section=section) == expected
-    measured = bench("dreamer_h200")
-    greedy, optimistic = (measured["updates"][f"proprio · {how} · 1"] for how in ("greedy", "optimistic"))
-    times = f"{measured['optimism']['proprio · 1']['min']:.2f}"
+@pytest.mark.parametrize(("kind", "name"), [("proprio", "vectors"), ("vision", "pixels")])
+def test_dreamer_on_a_gpu(kind, name):
+    measured, section = bench("dreamer_h200"), "An update of Dreamer"
+    greedy, optimistic = (measured["updates"][f"{kind} · {how} · 1"] for how in ("greedy", "optimistic"))
+    times = f"{measured['optimism'][f'{kind} · 1']['min']:.2f}"
     compiled = f"{greedy['compile_s']:.1f} and {optimistic['compile_s']:.1f}"
     expected = [f"{greedy['min_ms']:.1f}", f"{optimistic['min_ms']:.1f}", times, compiled]
-    assert cells("performance.md", "vectors", section=section) == expected
-    text = " ".join((ROOT / "docs" / "performance.md").read_text().split())
-    without, with_it = (measured["loop"][f"proprio · {how}"] for how in ("greedy", "optimistic"))
-    a, b = (f"{loop['decisions_per_s']:.0f}" for loop in (without, with_it))
-    assert f"makes {a} decisions per second without optimism and {b} with" in text
-    a, b = (f"{loop['minutes_per_100k_decisions']:.1f}" for loop in (without, with_it))
-    assert f"{a} and {b} minutes for 100k decisions" in text
+    assert cells("performance.md", name, section=section) == expected
+    loops = [measured["loop"][f"{kind} · {how}"] for how in ("greedy", "optimistic")]
+    per_s = [f"{loop['decisions_per_s']:.0f}" for loop in loops]
+    minutes = [loop["minutes_per_100k_decisions"] for loop in loops]
+    expected = [*per_s, *(f"{m:.1f}" for m in minutes), f"{minutes[1] / minutes[0]:.2f}"]
+    assert cells("performance.md", f"from {name}", section=section) == expected
+    assert f"from {name} {minutes[1] / minutes[0]:.2f}" in cells("reproducing.md", "Dreamer-Optimistic / Dreamer")[1]
+
+
+@pytest.mark.parametrize(("name", "path", "window"), [
+    ("from vectors, 90k to 100k frames", "dreamer-proprio/paper.csv", (90_000, 100_000)),
+    ("from vectors, 190k to 200k frames", "dreamer-proprio/paper.csv", (190_000, 200_000)),
+    ("from pixels, 80k to 100k frames", "dreamer-vision/one-seed.csv", (80_000, 100_000)),
+])  # fmt: skip
+def test_dreamer_beside_the_published_one(name, path, window):
+    found: dict[int, list[float]] = {}
+    for row in rows(path):
+        if row.metric == "rollout/ep_rew_mean" and window[0] < row.env_frames <= window[1]:
+            found.setdefault(row.seed, []).append(row.value)
+    with (ROOT / "docs" / "figures" / "published.csv").open() as table:
+        (theirs,) = [p for p in csv.DictReader(table) if (p["env"], p["env_frames"]) == (row.env, str(window[1]))]
+    ours = " ".join(f"{np.mean(values):.0f}" for values in found.values())
+    assert cells("reproducing.md", name) == [ours, f"{theirs['mean']} ± {theirs['std']}"]
 
 
 def test_an_episode_of_parking_on_a_gpu():
