@@ -198,3 +198,16 @@ def test_out_of_memory_names_the_flags(tmp_path, monkeypatch):
     with pytest.raises(RunFault, match=r"fewer --seeds, or a smaller --capacity.*1 of 3 .*sombrl resume"):
         drive([Run(trained, folder, False)], 3, 2, tensorboard=False)
     assert load(tmp_path / "run").iteration == 1
+
+
+@pytest.mark.parametrize("algorithm", ["sac", "mbpo"])
+def test_learning_for_longer_than_planned_forgets_nothing(algorithm, tmp_path):
+    """Whoever calls `learn` has planned nothing: the replay grows with what is asked."""
+    trained = agent(algorithm, decisions=None, episodes=1)
+    trained.learn(40)
+    trained.learn(60)
+    replay = trained.state.replay
+    assert int(replay.added[0]) == 100 and replay.data.reward.shape == (1, 100)
+    assert np.abs(np.asarray(replay.data.obs)).sum(axis=-1).all(), "every row is a transition"
+    trained.save(tmp_path / "run")
+    assert load(tmp_path / "run").state.replay.data.reward.shape == (1, 100)

@@ -94,12 +94,29 @@ class Agent:
         if total_decisions < 1:
             raise SombrlError(f"learn needs at least 1 decision, not {total_decisions}.")
         until = self.iteration + math.ceil(total_decisions / self.window)
+        self._make_room(until)
         with Progress(until, self.label, len(self.seeds)) if progress else _Silent() as shown:
             for report in self.iterations(until, on_decision=shown.decision):
                 shown.iteration(self.summary(report))
                 if callback is not None and callback(self, report) is False:
                     break
         return self
+
+    def _make_room(self, until: int) -> None:
+        """Plan for so many iterations, where fewer were planned: the replay is made for what is planned."""
+        if not self.online or until <= self.planned_iterations:
+            return
+        self.run_config = dataclasses.replace(self.run_config, decisions=until * self.window)
+        self._grow()
+
+    def _grow(self) -> None:
+        """Have a replay of the size that is planned now."""
+        state = self._state
+        if state is not None and state.replay.data.reward.shape[-1] < self.capacity:
+            self._state = eqx.tree_at(lambda s: s.replay, state, state.replay.grown(self.capacity))
+
+    def prepare(self) -> None:
+        """Whatever a new run needs before its first iteration, and can be refused for."""
 
     def iterations(
         self, until: int, on_decision: Callable[[int, int], None] = lambda decision, length: None

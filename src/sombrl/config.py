@@ -14,11 +14,11 @@ class RunConfig:
     """The environment, the seeds and the length of a run."""
 
     env: str = "Pendulum-v1"
-    """An environment of sombrl (`sombrl list envs`), any Gymnasium Box/Box id, or module:Id-v0."""
+    """An environment of sombrl (`sombrl list envs`), a Gymnasium id, or module:Id-v0."""
     env_kwargs: tuple[str, ...] = ()
     """Options of the environment as name=value, e.g. reward=sparse."""
     action_repeat: int | None = None
-    """Frames per decision; rewards are summed. Default: 2 for dmc:, as results there are published, else 1."""
+    """Frames per decision; rewards are summed. Default: as published, 2 for dmc: and 4 for atari:, else 1."""
     action_cost: float = 0.0
     """K of the cost K‖u‖₂ charged for the physical action on every frame."""
     env_workers: int = 0

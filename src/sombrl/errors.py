@@ -7,3 +7,7 @@ class SombrlError(Exception):
 
 class RunFault(Exception):
     """Something broke while running (NaN from a simulator, a full disk). The command line exits with 1."""
+
+
+class SimulatorFault(RunFault):
+    """A simulator raised an exception of its own."""

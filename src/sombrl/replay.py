@@ -50,6 +50,15 @@ class Replay(eqx.Module):
         """Which rows hold data."""
         return jnp.arange(self.capacity, dtype=jnp.int32) < self.count
 
+    def grown(self, capacity: int) -> "Replay":
+        """The same in a larger buffer, of one seed or several. It must not have overwritten anything yet."""
+        axis = self.data.reward.ndim - 1
+
+        def pad(leaf: Array) -> Array:
+            return jnp.pad(leaf, [(0, capacity - leaf.shape[axis] if i == axis else 0) for i in range(leaf.ndim)])
+
+        return Replay(jax.tree.map(pad, self.data), self.added)
+
     def add(self, rows: Transition, valid: Bool[Array, " time"]) -> "Replay":
         """Append the valid rows, in order. If there are more of them than capacity, the last ones stay."""
         rank = jnp.cumsum(valid, dtype=jnp.int32) - 1  # 0, 1, 2, … over the valid rows

@@ -43,6 +43,7 @@ def train(
         require_wandb()
     agent = new_agent(algorithm, config, run_config)  # before the folder: bad settings leave nothing behind
     agent.planned_iterations  # noqa: B018  (refuses --decisions where there are episodes)
+    agent.prepare()
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
     for line in agent.opening:
         print(line)
@@ -74,6 +75,8 @@ def resume(
     if episodes is not None and episodes < agent.iteration:
         raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
     if until <= agent.iteration:
+        if agent.online:
+            raise SombrlError(f"{path} is complete ({agent.trained}): nothing is left to do.")
         raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
     drive([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb)
     return agent

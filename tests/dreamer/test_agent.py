@@ -124,3 +124,62 @@ def test_bad_settings_get_a_sentence():
     with pytest.raises(SombrlError, match="GiB"):
         agent(capacity=10**12, decisions=10**12)
     assert DreamerExplore().curious
+
+
+def test_learning_for_longer_than_planned_forgets_nothing(tmp_path):
+    """Whoever calls `learn` has planned nothing: the replay grows with what is asked."""
+    trained = sombrl.make(
+        "dreamer", "Pendulum-v1", **(SETTINGS | {"capacity": 300, "episode_length": 5, "episodes": 2})
+    )
+    replay = trained.loop.replays[0]
+    assert replay.rows * replay.ring < 96
+    trained.learn(96)
+    assert (replay.oldest, replay.rows * replay.added) == (0, 96)
+    trained.learn(48)
+    assert (replay.oldest, replay.rows * replay.added) == (0, 144)
+    trained.save(tmp_path / "run")
+    again = sombrl.load(tmp_path / "run").loop.replays[0]
+    np.testing.assert_array_equal(again._stream("reward", 0, again.added), replay._stream("reward", 0, replay.added))
+    trained.learn(240)
+    assert replay.rows * replay.ring == 300, "what was asked for, and no more"
+
+
+def test_every_episode_has_noise_of_its_own(pair):
+    trained, _ = pair
+    obs, actions = np.array([1.0, 0.0, 0.0], np.float32), []
+    for _ in range(2):  # a new state each time
+        action, _ = trained.predict(obs, deterministic=False)
+        actions.append(action)
+    assert actions[0] != actions[1]
+    first, again, second = (_first_actions(trained, episode) for episode in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, second)
+
+
+def _first_actions(trained, episode):
+    networks, obs = trained.state.learned.networks, np.zeros((2, 3), np.float32)
+    return trained._choose(
+        trained._sampler, networks, trained.seeds, trained._fresh(2, episode), obs, np.ones(2, bool)
+    )[0]
+
+
+def test_downstream_tasks_are_refused_before_training():
+    settings = SETTINGS | {"setting": "unsupervised", "explore": "unsupervised", "downstream": ("spin",)}
+    with pytest.raises(SombrlError, match="train for each with --start-from RUN"):
+        sombrl.make("dreamer", "pendulum", **settings)
+
+
+@pytest.mark.parametrize(("protocol", "ratio"), [("atari100k", 256), ("atari200m", 32)])
+def test_ratios_published_for_atari(protocol, ratio):
+    pytest.importorskip("ale_py", reason="ale_py is not installed: pip install 'sombrl[atari]'")
+    settings = {"env_kwargs": {"protocol": protocol}, "size": "tiny", "envs": 1}
+    assert sombrl.make("dreamer", "atari:Venture", **settings).dreamer.config.ratio == ratio
+    assert sombrl.make("dreamer", "atari:Venture", ratio=8.0, **settings).dreamer.config.ratio == 8
+
+
+def test_the_share_of_the_uniform_distribution_is_a_choice():
+    peaked = [
+        sombrl.make("dreamer", "CartPole-v1", size="tiny", unimix=share).state.learned.networks.policy.unimix
+        for share in (0.0, 0.01)
+    ]
+    assert peaked == [0.0, 0.01]

@@ -79,3 +79,24 @@ def test_films_leave_training_alone(run):
 
 def test_without_images_there_is_nothing_to_film():
     assert sombrl.make("dreamer", "Pendulum-v1", size="tiny", decisions=100).films() == {}
+
+
+def test_one_picture_is_one_observation(run):
+    trained, _ = run
+    picture = np.zeros((48, 48, 1), np.uint8)
+    alone, _ = trained.predict(picture)
+    batch, _ = trained.predict(picture[None])
+    assert alone.shape == (1,) and batch.shape == (1, 1)
+    np.testing.assert_array_equal(alone, batch[0])
+
+
+def test_films_show_windows_within_an_episode_where_there_are_some():
+    replay = agent(batch_length=4).loop.replays[0]
+    state = {"action": np.zeros((1, 1)), "deter": np.zeros((1, 64)), "stoch": np.zeros((1, 4), np.uint8)}
+    for t in range(25):  # windows of five records: an episode begins inside the last one
+        record = {"obs": {"image": np.zeros((1, 48, 48, 1), np.uint8)}, "reward": np.zeros(1), **state}
+        replay.add(
+            record | {"first": np.array([t in (0, 23)]), "last": np.array([t == 22]), "terminal": np.zeros(1, bool)}
+        )
+    assert replay.latest(2, 1).positions[:, 1].tolist() == [15, 10]
+    assert replay.latest(5, 1).positions[:, 1].tolist() == [15, 10, 5, 0, 20]

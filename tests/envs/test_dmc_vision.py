@@ -11,6 +11,7 @@ pytest.importorskip("dm_control", reason="dm_control is not installed: pip insta
 from sombrl.envs.adapters import dmc, opengl
 from sombrl.envs.adapters.dmc import DMCEnvs
 from sombrl.envs.registry import list_envs, make_envs
+from sombrl.errors import SimulatorFault
 from sombrl.records import SombrlError
 
 ON = np.ones(1, bool)
@@ -134,6 +135,21 @@ def test_a_library_that_breaks_while_drawing(monkeypatch, drawing):
     with pytest.raises(SombrlError, match=r"cannot draw \(RuntimeError: no framebuffer\): install libegl1") as error:
         envs.reset(0)
     assert "\n" not in str(error.value)
+
+
+def test_a_picture_that_fails_later_is_a_fault_of_the_run(monkeypatch, drawing):
+    """It could draw before, so there is nothing to install: the run is saved, or the simulator made anew."""
+    envs = DMCEnvs(CART, [0])
+    envs.reset(0)
+
+    def fail(*args, **options):
+        raise RuntimeError("Offscreen framebuffer is not complete")
+
+    monkeypatch.setattr(envs.envs[0].physics, "render", fail)
+    with pytest.raises(SimulatorFault, match="step failed with RuntimeError: Offscreen framebuffer"):
+        envs.step(np.zeros((1, 1)), np.ones(1, bool))
+    with pytest.raises(SimulatorFault, match="reset failed with RuntimeError: Offscreen framebuffer"):
+        envs.reset(1)
 
 
 def test_a_chosen_library_that_is_not_there(monkeypatch):

@@ -271,6 +271,29 @@ def test_a_worker_that_cannot_live_is_a_fault_all_the_same():
     envs.close()
 
 
+def test_a_simulator_that_raises_after_a_good_while_is_replaced(caplog, monkeypatch):
+    """By accident, that is; one that raises soon is wrong, and says so."""
+    monkeypatch.setattr("sombrl.envs.adapters.processes.ACCIDENT", 2)
+    envs, zeros = pool("raises", workers=1, restart=True), np.zeros((3, 2))
+    envs.reset(0)
+    envs.step(zeros, ON)
+    before = envs.step(zeros, ON)
+    step = envs.step(zeros, ON)
+    assert step.truncated.all() and not step.terminated.any() and np.array_equal(step.obs, before.obs)
+    assert "step failed with" in caplog.text and "episodes are cut short" in caplog.text
+    envs.reset(1)
+    envs.step(zeros, ON)
+    envs.close()
+    monkeypatch.setattr("sombrl.envs.adapters.processes.ACCIDENT", 3)
+    envs = pool("raises", workers=1, restart=True)
+    envs.reset(0)
+    envs.step(zeros, ON)
+    envs.step(zeros, ON)
+    with pytest.raises(RunFault, match="step failed with"):
+        envs.step(zeros, ON)
+    envs.close()
+
+
 def test_bytes_and_choices_travel_too():
     serial, apart = (make_envs(Gallery, range(3), episode_length=9, workers=workers) for workers in (0, 3))
     assert np.array_equal(serial.reset(0), apart.reset(0)) and apart._board.obs.dtype == np.uint8

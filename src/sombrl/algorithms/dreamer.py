@@ -94,7 +94,7 @@ class DreamerConfig:
     size: Annotated[str | None, tyro.conf.arg(metavar="|".join(SIZES))] = None
     """Millions of parameters; default: the protocol's."""
     ratio: float | None = None
-    """Records trained on per record collected; default: the protocol's."""
+    """Records trained on per record collected; default: the protocol's, on Atari 256, or 32 with protocol=atari200m."""
     cnn: CnnName | None = None
     """The convolutions; default: the protocol's."""
     envs: int = 4
@@ -113,6 +113,12 @@ class DreamerConfig:
     """Updates over which it climbs from 0."""
     slow_rate: float = 0.02
     """How far the slow value and the slow policy move towards the learned ones in an update."""
+    unimix: float = 0.01
+    """Discrete actions: share of the uniform distribution in the policy, so that none is ever given up."""
+    start_from: str | None = None
+    """A run of dreamer whose world model, and on the same environment whose records, this one begins with."""
+    start_updates: int = 0
+    """Updates on those records before the first decision: what comes out is evaluated as eval/zero_shot."""
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
     """What networks compute in (losses and returns are float32 always); auto: bfloat16 on an accelerator."""
 
@@ -125,6 +131,10 @@ class DreamerConfig:
         for name in ("learning_rate", "warmup"):
             check_range(_flag(name), getattr(self, name), 0.0)
         check_range(_flag("slow_rate"), self.slow_rate, 0.0, 1.0)
+        check_range(_flag("unimix"), self.unimix, 0.0, 1.0)
+        check_range(_flag("start_updates"), self.start_updates, 0.0)
+        if self.start_updates and self.start_from is None:
+            raise SombrlError("--start-updates are made on the records of another run: name it with --start-from.")
         if self.ratio is not None and not 0 < self.ratio < math.inf:
             raise SombrlError(f"--ratio must be positive and finite, not {self.ratio}.")
         if self.batch_length < 2:
@@ -170,6 +180,7 @@ class Networks(eqx.Module):
         size: Size,
         cnn: CnnName,
         explore: DreamerExplore,
+        unimix: float,
         *,
         key: Key[Array, ""],
     ):
@@ -180,8 +191,11 @@ class Networks(eqx.Module):
         self.decoder = Decoder(parts, size, cnn=cnn, key=keys[2])
         self.reward = TwoHotHead(size.features, size.units, 1, key=keys[3])
         self.cont = ContinueHead(size.features, size.units, key=keys[4])
-        policy = OneHotPolicy if discrete else NormalPolicy
-        self.policy = policy(size.features, action_dim, size.units, key=keys[5])
+        self.policy = (
+            OneHotPolicy(size.features, action_dim, size.units, unimix=unimix, key=keys[5])
+            if discrete
+            else NormalPolicy(size.features, action_dim, size.units, key=keys[5])
+        )
         self.value = TwoHotHead(size.features, size.units, 3, key=keys[6])
         self.ensemble = None
         if explore.curious:
@@ -241,7 +255,9 @@ class Dreamer:
     def init(self, *, key: Key[Array, ""]) -> DreamerState:
         """Untrained."""
         explore, cnn = self.config.explore, self.config.cnn or "paper"
-        networks = Networks(self.parts, self.action_dim, self.discrete, self.size, cnn, explore, key=key)
+        networks = Networks(
+            *(self.parts, self.action_dim, self.discrete, self.size, cnn, explore, self.config.unimix), key=key
+        )
         weight = BonusWeight(explore.bonus_weight) if explore.tuned else None
         return DreamerState(
             networks=networks,

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
 from sombrl import checkpoint
-from sombrl.agent import EVALUATION_EPISODES, Agent
+from sombrl.agent import EVALUATION_EPISODES, Agent, load
 from sombrl.algorithms.dreamer import Dreamer, DreamerConfig
 from sombrl.config import RunConfig
 from sombrl.dreamer.foresight import CONTEXT, coloured, film, foresee
@@ -23,6 +24,7 @@ from sombrl.dreamer.loop import (
     executed,
 )
 from sombrl.dreamer.replay import GIB, check_memory, least_records
+from sombrl.dreamer.start import check_source, same_world, take_networks
 from sombrl.dynamics.rssm import Latent
 from sombrl.envs.base import AbstractEnvs
 from sombrl.program_cache import keep_programs
@@ -33,6 +35,8 @@ from sombrl.seeds import cut
 FILMED = 4  # sequences beside each other
 FILMED_FRAMES = 500  # of an episode, its last ones
 SEED_STRIDE = 1000  # environment e of seed s has the seed s + SEED_STRIDE e
+NOISE_STRIDE = 30_000  # decisions that an episode may have before its noise is that of the next; Atari's have 27000
+ATARI_RATIO = {"atari100k": 256.0, "atari200m": 32.0}  # published
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Remembered:
     latent: Latent
     action: np.ndarray
     decision: int
+    stream: int  # of random numbers: another for every episode
 
 
 class DreamerAgent(Agent):
@@ -57,10 +62,18 @@ class DreamerAgent(Agent):
             )
         if run_config.setting == "unsupervised" and config.explore.explore != "unsupervised":
             raise SombrlError("--setting unsupervised has no task to be optimistic about: add --explore unsupervised.")
+        if run_config.downstream:
+            raise SombrlError(
+                "dreamer knows no --downstream tasks: explore without them, then train for each with --start-from RUN."
+            )
         self.algorithm, self.run_config = algorithm, run_config
         self._env = env
         self.seeds = run_config.seed_list
+        if env is None and run_config.env.startswith("atari:") and config.ratio is None:
+            protocol = run_config.env_options.get("protocol", "atari100k")
+            config = dataclasses.replace(config, ratio=ATARI_RATIO.get(protocol))
         self.config = config
+        self._taken = 0  # records per seed from another run
         self.envs = self.make_envs()
         spec = self.envs.spec
         self.setting = run_config.make_setting(spec.episode_length)
@@ -77,6 +90,9 @@ class DreamerAgent(Agent):
         self.notes: list[str] = []
         self._learned: DreamerLoopState | None = None
         self._shown: np.ndarray | None = None
+        self._prepared = config.start_from is None
+        self._zero_shot: np.ndarray | None = None
+        self._streams = 0  # of random numbers, that `predict` has begun
 
     # ------------------------------------------------------------------------------------------ learn
 
@@ -93,7 +109,7 @@ class DreamerAgent(Agent):
             f"size {config.size}, {number / 1e6:.1f} million parameters per seed; replay ratio {config.ratio:g}, "
             f"{config.envs} environments per seed",
             f"learning starts after {starts} records per seed{never}; a full replay takes {full:.1f} GiB",
-        ]
+        ] + ([f"{self._taken} records per seed are those of {self.config.start_from}"] if self._taken else [])
 
     @property
     def online(self) -> bool:
@@ -104,11 +120,45 @@ class DreamerAgent(Agent):
         self, until: int, on_decision: Callable[[int, int], None] = lambda decision, length: None
     ) -> Iterator[DreamerReport]:
         """Train up to iteration `until`, a report at a time; the agent is at the end of that iteration."""
+        self.prepare()
+        if self.iteration == 0 and self.config.start_updates and self._zero_shot is None:
+            self._learned = self.loop.practise(self.state, self.config.start_updates)
+            self._zero_shot = self.evaluate(self.run_config.eval_episodes).mean(axis=0)
         self.place_envs()
         for report in self.loop.iterations(self.state, self.iteration, until, self.ticks, on_decision):
             self._learned, self.iteration = report.state, report.iteration + 1
             self._env_state = self.envs.get_state()
             yield report
+
+    def prepare(self) -> None:
+        """Take over what `start_from` has, before the first iteration."""
+        path = self.config.start_from
+        if path is None or self._prepared:
+            return
+        source = load(path)
+        try:
+            if not isinstance(source, DreamerAgent):
+                raise SombrlError(f"{path} is a run of {source.algorithm}: --start-from needs one of dreamer.")
+            check_source(self, source, path)
+            same = same_world(self, source)
+            if self.config.start_updates and not same:
+                raise SombrlError(f"{path} has records of another environment: leave out --start-updates.")
+            state, number = self.loop.initial(), len(self.seeds)
+            networks = take_networks(state.learned.networks, source.state.learned.networks, number, same)
+            if same:
+                replays = source.loop.replays[:number]
+                self._taken = (replays[0].added - replays[0].oldest) * self.config.envs
+                self._grow()
+                for ours, theirs in zip(self.loop.replays, replays, strict=True):
+                    ours.adopt(theirs)
+        finally:
+            source.envs.close()
+        self._learned, self._prepared = eqx.tree_at(lambda s: s.learned.networks, state, networks), True
+
+    def _grow(self) -> None:
+        for replay in self.loop.replays:
+            replay.grow(self.capacity)
+        check_memory(len(self.seeds) * self.loop.replays[0].nbytes_full)
 
     @property
     def has_policy(self) -> bool:
@@ -135,11 +185,12 @@ class DreamerAgent(Agent):
         """Records per seed: no more than the run can fill, but enough to learn from."""
         config = self.config
         least = least_records(config.envs, config.batch_size, config.batch_length)
-        return min(config.capacity, max(least, self.planned_iterations * self.window))
+        return min(config.capacity, max(least, self._taken + self.planned_iterations * self.window))
 
     def rows(self, report: DreamerReport) -> list[dict[str, Any]]:  # type: ignore[override]
         """One metrics row per seed. Everything but the `time/` fields is reproducible."""
         streams, repeat = report.state.streams, self.envs.spec.action_repeat
+        zero_shot = self._zero_shot if report.iteration == 0 else None
         decisions = streams.decisions.reshape(len(self.seeds), -1).sum(axis=1)
         earned = streams.total_reward.reshape(len(self.seeds), -1).sum(axis=1)
         seconds = sum(report.seconds.values())
@@ -151,6 +202,7 @@ class DreamerAgent(Agent):
                 "env_frames": int(decisions[i]) * repeat,
                 "rollout/ep_rew_mean": float(report.returns[i]),
                 "rollout/ep_len_mean": float(report.lengths[i]),
+                **({} if zero_shot is None else {"eval/zero_shot": float(zero_shot[i])}),
                 "rollout/average_reward": float(earned[i] / max(decisions[i], 1)),
                 **{name: float(values[i]) for name, values in report.metrics.items()},
                 "time/fps": float(report.decisions.sum() / seconds),
@@ -193,13 +245,16 @@ class DreamerAgent(Agent):
         `state` back with the next call, and say where episodes start. `deterministic` takes the likeliest action.
         """
         flat = self.layout.flatten(observation) if isinstance(observation, dict) else np.asarray(observation)
+        if len(self.layout.parts) == 1 and flat.shape == self.layout.parts[0].shape:
+            flat = flat.reshape(-1)
         single = flat.ndim == 1
         obs = flat[None] if single else flat.reshape(flat.shape[0], -1)
         if obs.shape[1] != self.layout.length:
             raise SombrlError(f"an observation has {self.layout.length} numbers, not {obs.shape[1]}.")
         rows = len(obs)
         if state is None or len(state.action) != rows:
-            state, first = self._fresh(rows), np.ones(rows, bool)
+            self._streams += not deterministic
+            state, first = self._fresh(rows, 0 if deterministic else self._streams), np.ones(rows, bool)
         else:
             first = np.zeros(rows, bool) if episode_start is None else np.asarray(episode_start, bool)
         programs = self._chooser if deterministic else self._sampler
@@ -228,9 +283,10 @@ class DreamerAgent(Agent):
         envs = self._make(self.seeds, render=on_step is not None)
         networks, found = self.state.learned.networks, []
         try:
-            for episode in range(EVALUATION_EPISODES, EVALUATION_EPISODES + episodes):
-                state, total = self._fresh(len(self.seeds)), np.zeros(len(self.seeds))
-                obs, first, active = envs.reset(episode), np.ones(len(self.seeds), bool), np.ones(len(self.seeds), bool)
+            for stream in range(episodes):
+                state, total = self._fresh(len(self.seeds), stream), np.zeros(len(self.seeds))
+                obs = envs.reset(EVALUATION_EPISODES + stream)
+                first, active = np.ones(len(self.seeds), bool), np.ones(len(self.seeds), bool)
                 while active.any():
                     action, state = self._choose(programs, networks, self.seeds, state, obs, first)
                     step = envs.step(executed(action, envs.spec.discrete), active)
@@ -260,7 +316,7 @@ class DreamerAgent(Agent):
         image, length = self._image, self.config.batch_length
         if image is None or length <= CONTEXT or self.loop.replays[0].added <= length:
             return None
-        batch = self.loop.replays[0].latest(FILMED)
+        batch = self.loop.replays[0].latest(FILMED, CONTEXT)
         sequences = jax.tree.map(lambda leaf: leaf[0], as_sequences([batch]))
         networks = jax.tree.map(lambda leaf: leaf[0], self.state.learned.networks)
         expected = self._foresee(networks, sequences, key=jax.random.key(self.seeds[0]))
@@ -271,9 +327,9 @@ class DreamerAgent(Agent):
         """The first part of an observation that is a picture."""
         return next((part.name for part in self.layout.parts if part.kind == "image"), None)
 
-    def _fresh(self, rows: int) -> Remembered:
+    def _fresh(self, rows: int, stream: int) -> Remembered:
         nothing = np.zeros((rows, self.envs.spec.action_dim), np.float32)
-        return Remembered(self.dreamer.initial_latents(rows), nothing, 0)
+        return Remembered(self.dreamer.initial_latents(rows), nothing, 0, stream)
 
     def _choose(
         self,
@@ -287,8 +343,9 @@ class DreamerAgent(Agent):
         """Actions of `len(obs)` rows, the same number for every seed."""
         given = state.latent, state.action, self.layout.split(obs), first
         by_lot = [cut(networks, lot) for lot in programs.lots(len(seeds))]
-        chosen, latent, _, _ = programs.choose(by_lot, seeds, EVALUATION_EPISODES + state.decision, given)
-        return chosen, Remembered(latent, chosen, state.decision + 1)
+        now = (EVALUATION_EPISODES + state.stream * NOISE_STRIDE + state.decision) % 2**31
+        chosen, latent, _, _ = programs.choose(by_lot, seeds, now, given)
+        return chosen, Remembered(latent, chosen, state.decision + 1, state.stream)
 
     # ------------------------------------------------------------------------------------ save and load
 
@@ -308,10 +365,13 @@ class DreamerAgent(Agent):
     def restore(self, folder: RunFolder) -> "DreamerAgent":
         """Take over the newest whole checkpoint of a run; what was damaged is told in `notes`."""
         self._learned, meta, self.notes = checkpoint.load_latest(folder.checkpoints, self.state)
-        self.iteration, free = meta["iteration"], meta["free"]
-        self.loop.restore_replay({name: value for name, value in free.items() if not name.startswith("envs/")})
-        simulators = {name[5:]: value for name, value in free.items() if name.startswith("envs/")}
+        self.iteration, free, self._prepared = meta["iteration"], meta["free"], True
+        simulators = {name[5:]: free.pop(name) for name in list(free) if name.startswith("envs/")}
         self._env_state = simulators or None
+        rows, ring, _ = free["replay/0/shape"].tolist()
+        for replay in self.loop.replays:
+            replay.grow(rows * ring)  # it may have taken over the records of another run
+        self.loop.restore_replay(free)
         return self
 
     def make_envs(self, render: bool = False, endless: bool | None = None) -> AbstractEnvs:

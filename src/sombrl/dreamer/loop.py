@@ -27,6 +27,7 @@ from sombrl.dreamer.replay import Batch, LatentSpec, SequenceReplay, UpdateRatio
 from sombrl.dynamics.rssm import Latent
 from sombrl.envs.base import AbstractEnvs, Step
 from sombrl.loop import refuse_nan
+from sombrl.records import SombrlError
 from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
 
 _key = keyed_by(("init", "act", "learn", "evaluate"))
@@ -205,6 +206,17 @@ class DreamerLoop:
             state = report.state
             yield report
 
+    def practise(self, state: DreamerLoopState, updates: int) -> DreamerLoopState:
+        """So many updates on what is recorded, without moving."""
+        if not self.replays[0].ready(self.dreamer.config.batch_size):
+            raise SombrlError(f"there are too few records to learn from: {self.starts_at} per seed are needed.")
+        session = _Session(self, [jax.tree.map(jnp.copy, cut(state.learned, lot)) for lot in self._lots], _Clock())
+        for _ in range(updates):
+            session.make_one()
+        learned, totals, _ = session.finish()
+        refuse_nan({name: np.asarray(values) for name, values in totals.items()}, self.seeds, 0)
+        return eqx.tree_at(lambda s: s.learned, state, learned)
+
     def _iteration(
         self, n: int, state: DreamerLoopState, ticks: int, on_decision: Callable[[int, int], None]
     ) -> DreamerReport:
@@ -307,10 +319,11 @@ class DreamerLoop:
         return arrays | {"ratio": self.ratio.state()}
 
     def restore_replay(self, state: dict[str, np.ndarray]) -> None:
-        """Go on from `replay_state`."""
+        """Go on from `replay_state`, which is used up."""
         for i, replay in enumerate(self.replays):
             prefix = f"replay/{i}/"
-            replay.restore({name[len(prefix) :]: a for name, a in state.items() if name.startswith(prefix)})
+            names = [name for name in state if name.startswith(prefix)]
+            replay.restore({name[len(prefix) :]: state.pop(name) for name in names})
         self.ratio.restore(state["ratio"])
 
 
@@ -329,21 +342,26 @@ class _Session:
         if not loop.replays[0].ready(config.batch_size):
             return
         for _ in range(loop.ratio(loop.replays[0].added * loop.per_seed)):
-            with self._clock("replay"):
-                batches = [replay.sample(config.batch_size) for replay in loop.replays]
-                sequences = [as_sequences(batches[lot]) for lot in loop._lots]
-            results = [
-                loop.programs.learn(state, who, own)
-                for state, who, own in zip(self.learned, loop._who, sequences, strict=True)
-            ]
-            _fetch([fresh for _, fresh, _ in results])
-            self.learned = [state for state, _, _ in results]
-            metrics = [of_lot for _, _, of_lot in results]
-            self._totals = _sum(self._totals, metrics) if self._totals else metrics
-            self._pending.append((batches, [fresh for _, fresh, _ in results]))
-            with self._clock("replay"):
-                self._write(keep=1)
-            self._updates += 1
+            self.make_one()
+
+    def make_one(self) -> None:
+        """One update of every seed."""
+        loop = self._loop
+        with self._clock("replay"):
+            batches = [replay.sample(loop.dreamer.config.batch_size) for replay in loop.replays]
+            sequences = [as_sequences(batches[lot]) for lot in loop._lots]
+        results = [
+            loop.programs.learn(state, who, own)
+            for state, who, own in zip(self.learned, loop._who, sequences, strict=True)
+        ]
+        _fetch([fresh for _, fresh, _ in results])
+        self.learned = [state for state, _, _ in results]
+        metrics = [of_lot for _, _, of_lot in results]
+        self._totals = _sum(self._totals, metrics) if self._totals else metrics
+        self._pending.append((batches, [fresh for _, fresh, _ in results]))
+        with self._clock("replay"):
+            self._write(keep=1)
+        self._updates += 1
 
     def finish(self) -> tuple[DreamerState, Metrics, int]:
         """Everything written back; the states, the summed metrics and the number of updates."""

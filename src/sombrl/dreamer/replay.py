@@ -166,6 +166,24 @@ class SequenceReplay:
         if self.added % (self.length + 1) == 0:
             self._queue.extend((row, self.added - self.length - 1) for row in range(self.rows))
 
+    def grow(self, capacity: int) -> None:
+        """Room for `capacity` records; nothing happens where some were overwritten already, or there is that room."""
+        if self.added > self.ring or capacity // self.rows <= self.ring:
+            return
+        self.ring = capacity // self.rows
+        for index, chunk in enumerate(self._chunks):
+            used, larger = next(iter(chunk.values())).shape[1], self._allocate(index)
+            for name, array in chunk.items():
+                larger[name][:, :used] = array
+            self._chunks[index] = larger
+
+    def adopt(self, other: "SequenceReplay") -> None:
+        """Add the records of another replay, oldest first."""
+        for time in range(other.oldest, other.added):
+            chunk, slot = other._place(time)
+            fields = {name: array[:, slot] for name, array in other._chunks[chunk].items()}
+            self.add(fields | {"obs": {name: fields[_obs(name)] for name in self._parts}})
+
     def sample(self, batch: int) -> Batch:
         """Windows that no batch has had yet, oldest first, then others, uniform over all start positions.
 
@@ -176,14 +194,19 @@ class SequenceReplay:
         positions, new = self._draw(batch)
         return self._windows(positions, new)
 
-    def latest(self, batch: int) -> Batch:
-        """The newest windows that do not overlap, as many as there are, at most `batch`; it changes nothing."""
+    def latest(self, batch: int, context: int = 1) -> Batch:
+        """The newest windows that do not overlap, as many as there are, at most `batch`; it changes nothing.
+
+        Those in which an episode begins after the first `context` steps only where there are too few others.
+        """
         span, there = self.length + 1, self.added - self.oldest
         pairs = [(row, self.added - (back + 1) * span) for back in range(there // span) for row in range(self.rows)]
         if not pairs:
             raise SombrlError(f"no window of {span} records yet; record more before looking at one.")
-        positions = np.array(pairs[:batch], np.int64)
-        return self._windows(positions, np.zeros(len(positions), bool))
+        pairs = pairs[: 8 * batch]
+        windows = self._windows(np.array(pairs, np.int64), np.zeros(len(pairs), bool))
+        chosen = np.argsort(windows.first[:, 1 + context :].any(axis=1), kind="stable")[:batch]
+        return self._windows(windows.positions[chosen], windows.new[chosen])
 
     def _windows(self, positions: Int[np.ndarray, "batch 2"], new: Bool[np.ndarray, " batch"]) -> Batch:
         batch = len(positions)
@@ -242,7 +265,7 @@ class SequenceReplay:
         return arrays
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go on, bit by bit, from what `state` returned."""
+        """Go on, bit by bit, from what `state` returned, which is used up."""
         shape = [self.rows, self.ring, self.length]
         if state["shape"].tolist() != shape:
             raise SombrlError(
@@ -254,7 +277,7 @@ class SequenceReplay:
         for index in range(-(-min(added, self.ring) // CHUNK)):
             chunk, used = self._allocate(index), self._used(index, added)
             for name, array in chunk.items():
-                saved = state.get(_record(name, index))
+                saved = state.pop(_record(name, index), None)  # let go of, so that they need not fit twice
                 if saved is None or saved.dtype != array.dtype or saved.shape != array[:, :used].shape:
                     raise SombrlError(
                         f"the saved replay has other records than this one, in {name}; resume with the settings it "

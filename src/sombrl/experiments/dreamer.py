@@ -54,6 +54,7 @@ def dreamer_cell(
     config: DreamerConfig | None = None,
     *,
     action_cost: float = 0.0,
+    env_kwargs: tuple[str, ...] = (),
     decisions: int | None = None,
     episode: int = EPISODE,
     evaluation: Evaluation | None = None,
@@ -63,17 +64,21 @@ def dreamer_cell(
     length = 10 if scale == "smoke" else episode
     run = RunConfig(
         env=env,
+        env_kwargs=env_kwargs,
         action_cost=action_cost,
         episode_length=length if scale == "smoke" or evaluation is None else None,
         decisions=DECISIONS[scale] if decisions is None or scale == "smoke" else decisions,
         report_every=config.envs * (length + 1),  # a record more than decisions: the start
         seeds=SEEDS[scale],
     )
-    task = env.replace(":", "-").replace("_", "-").lower()
+    options, names = list(env_kwargs), [option.partition("=")[2] for option in env_kwargs]
+    if action_cost:
+        options, names = [*options, f"K={action_cost}"], [*names, f"k{action_cost}"]
+    task = "-".join([env.replace(":", "-").replace("_", "-").lower(), *names])
     return TrainCell(
-        name=f"{task}-k{action_cost}/{method}" if action_cost else f"{task}/{method}",
+        name=f"{task}/{method}",
         method=method,
-        env=f"{env} K={action_cost}" if action_cost else env,
+        env=" ".join([env, *options]),
         run=run,
         config=config,
         algorithm="dreamer",

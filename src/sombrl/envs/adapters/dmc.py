@@ -22,7 +22,7 @@ from sombrl.envs.adapters.opengl import cannot_draw, require_opengl
 from sombrl.envs.guards import check_cost, check_count, check_seeds
 from sombrl.envs.interface import ENDLESS, AbstractEnvs, EnvSpec, Step
 from sombrl.envs.rows import Rows
-from sombrl.errors import RunFault, SombrlError
+from sombrl.errors import SimulatorFault, SombrlError
 from sombrl.names import nearest
 
 PREFIX = "dmc:"
@@ -100,7 +100,7 @@ class DMCEnvs(AbstractEnvs):
         self._frames[row] = 0
         env.task.random.seed(np.random.SeedSequence([self.seeds[row], episode]).generate_state(4))
         start = self._ask(row, "reset", env.reset)
-        self._rows.see(row, self._look(env, lambda: start.observation))
+        self._rows.see(row, self._ask(row, "reset", lambda: self._look(env, lambda: start.observation)))
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         """Execute `actions` in [-1, 1] on the rows that are active."""
@@ -219,7 +219,7 @@ class DMCEnvs(AbstractEnvs):
             raise
         except Exception as error:
             place = self._rows.place(row)
-            raise RunFault(f"{self.spec.name} ({place}): {what} failed with {_first_line(error)}") from error
+            raise SimulatorFault(f"{self.spec.name} ({place}): {what} failed with {_first_line(error)}") from error
 
 
 def check_name(name: str) -> None:

@@ -13,13 +13,15 @@ PREFIX = "dmc-vision:"
 CAMERAS = {"quadruped": 2}  # where the usual benchmarks look from; the first camera everywhere else
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Camera:
     """What the agent sees instead of numbers."""
 
     name: str  # of the environment
     size: int = 64
     """Pixels of a side."""
+    drew: bool = dataclasses.field(default=False, init=False)
+    """Whether there was a picture yet: then it can be done, and what fails is an accident."""
 
     def __post_init__(self):
         """Refuse an impossible size."""
@@ -36,6 +38,9 @@ class Camera:
         try:
             picture = physics.render(self.size, self.size, camera_id=CAMERAS.get(domain, 0))
         except Exception as error:  # each OpenGL library has its own kind
+            if self.drew:
+                raise
             why = f"{type(error).__name__}: {error}".strip().split("\n")[0]
             raise cannot_draw(self.name, why) from error
+        self.drew = True
         return self.layout.flatten({"image": picture})

@@ -13,7 +13,7 @@ from sombrl.envs.adapters.making import EnvSource, frame_limit, known_world, mak
 from sombrl.envs.guards import check_cost, check_count, check_seeds, refuse_cost, refuse_end
 from sombrl.envs.interface import AbstractEnvs, EnvSpec, Step
 from sombrl.envs.rows import Rows
-from sombrl.errors import RunFault, SombrlError
+from sombrl.errors import SimulatorFault, SombrlError
 
 
 class GymnasiumEnvs(AbstractEnvs):
@@ -208,4 +208,4 @@ class GymnasiumEnvs(AbstractEnvs):
             return call()
         except Exception as error:
             text = f"{type(error).__name__}: {error}".split("\n")[0]
-            raise RunFault(f"{self.spec.name} ({self._rows.place(row)}): {what} failed with {text}") from error
+            raise SimulatorFault(f"{self.spec.name} ({self._rows.place(row)}): {what} failed with {text}") from error

@@ -28,7 +28,7 @@ from sombrl.envs.adapters.worker import CALL, FAILED, STEP, Board, HungUp, Link
 from sombrl.envs.guards import check_count, check_seeds
 from sombrl.envs.interface import AbstractEnvs, Step
 from sombrl.envs.rows import Rows
-from sombrl.errors import RunFault, SombrlError
+from sombrl.errors import RunFault, SimulatorFault, SombrlError
 
 # Not `multiprocessing`: that runs the caller's script again in each child, which surprises scripts without a
 # guard. The package is put in place without running its `__init__`, which loads JAX: seconds and memory that a
@@ -53,6 +53,7 @@ serve(link, board)
 os._exit(0)  # nothing is left to tidy up
 """
 PATIENCE = 5.0  # seconds that a worker has to end by itself
+ACCIDENT = 1000  # decisions: a simulator that raises after fewer is wrong, and not just unlucky
 
 
 class ProcessEnvs(AbstractEnvs):
@@ -76,7 +77,8 @@ class ProcessEnvs(AbstractEnvs):
         """`environ` are environment variables for the workers alone.
 
         With `restart` the death of a worker costs the episodes of its rows, and no more: their next decision (the lost
-        one, if they were in the middle of it) comes back truncated, with the last observation and reward 0.
+        one, if they were in the middle of it) comes back truncated, with the last observation and reward 0. So does an
+        exception of a simulator that had gone well for `ACCIDENT` decisions.
         """
         self.seeds = check_seeds(seeds)
         count = min(check_count(workers, "workers"), len(self.seeds))
@@ -160,7 +162,7 @@ class ProcessEnvs(AbstractEnvs):
         at, board = self._rows, self._board
         self._settle()
         for i in asked:
-            self._workers[i].stepped |= self._workers[i].ended is None
+            self._workers[i].steps += self._workers[i].ended is None
         self._replace_dead()
         lost, alive = active & self._lost, active & ~self._lost
         at.obs[alive] = board.obs[alive]
@@ -227,7 +229,9 @@ class ProcessEnvs(AbstractEnvs):
                 while worker.owes:
                     answers[i] = worker.answer()
             except (SombrlError, RunFault) as error:
-                if not (self._restart and isinstance(error, _Ended)):
+                if self._restart and isinstance(error, SimulatorFault) and worker.steps >= ACCIDENT:
+                    worker.dismiss(error)
+                elif not (self._restart and isinstance(error, _Ended)):
                     failures.append(error)
         if failures:
             raise failures[0]
@@ -239,7 +243,7 @@ class ProcessEnvs(AbstractEnvs):
         for i in dead:
             worker, at, (first, last) = self._workers[i], self._rows, self._spans[i]
             assert worker.ended is not None
-            if worker.replaces and not worker.stepped:
+            if worker.replaces and not worker.steps:
                 raise worker.ended  # a second time in a row
             logging.getLogger("sombrl").warning("%s Another takes its place; its episodes are cut short.", worker.ended)
             self._workers[i] = self._employ(i)
@@ -265,7 +269,7 @@ class _Worker:
         ours, theirs = socket.socketpair()
         self.link, self.name, self.seeds, self.owes = Link(ours), name, list(seeds), 0
         self.ended: _Ended | None = None
-        self.replaces = self.stepped = False  # another's place; at least one decision
+        self.replaces, self.steps = False, 0  # another's place; decisions so far
         folder = str(Path(__file__).parents[2])
         argument = json.dumps([theirs.fileno(), board_fd, sys.path, folder])
         self.process = subprocess.Popen(
@@ -293,10 +297,10 @@ class _Worker:
         self.owes -= 1
         if kind != FAILED:
             return payload
-        fault, text, trace = pickle.loads(payload)
+        kind_of_error, text, trace = pickle.loads(payload)
         if trace:
             text = f"{self.name}: the worker process of {self._who()} failed with {text}"
-        error = RunFault(text) if fault else SombrlError(text)
+        error = kind_of_error(text)
         if trace:
             error.add_note(trace)
         raise error
@@ -308,6 +312,12 @@ class _Worker:
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
         self.ended = _Ended(f"{self.name}: the worker process of {self._who()} ended ({how}).")
         return self.ended
+
+    def dismiss(self, error: SimulatorFault) -> None:
+        """Let it go for what its simulator has raised."""
+        self.owes = 0
+        self.end()
+        self.ended = _Ended(str(error))
 
     def _who(self) -> str:
         return f"seed{'s' * (len(self.seeds) > 1)} {', '.join(map(str, self.seeds))}"

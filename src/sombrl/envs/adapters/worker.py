@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sombrl.envs.interface import AbstractEnvs
-from sombrl.errors import RunFault, SombrlError
+from sombrl.errors import RunFault, SimulatorFault, SombrlError
 
 HEADER = struct.Struct("=cQ")
 STEP, CALL, DONE, FAILED = b"s", b"c", b"d", b"f"
@@ -127,10 +127,11 @@ def _answer(link: Link, call: Callable[[], Any], result: bool = False) -> Any:
     try:
         value = call()
     except (SombrlError, RunFault) as error:
-        link.send(FAILED, pickle.dumps((isinstance(error, RunFault), str(error), "")))
+        kind = next(kind for kind in (SimulatorFault, RunFault, SombrlError) if isinstance(error, kind))
+        link.send(FAILED, pickle.dumps((kind, str(error), "")))
     except Exception as error:
         text = f"{type(error).__name__}: {error}".split("\n")[0]
-        link.send(FAILED, pickle.dumps((True, text, traceback.format_exc())))
+        link.send(FAILED, pickle.dumps((SimulatorFault, text, traceback.format_exc())))
     else:
         link.send(DONE, pickle.dumps(value) if result else b"")
         return value

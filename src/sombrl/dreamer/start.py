@@ -1,0 +1,48 @@
+"""Begin with what another run has learned: the task comes after the exploring (Plan2Explore's second half).
+
+The world model is taken over, and the ensemble where both runs have one. Policy, value and optimisers begin anew: they
+were for another reward. On the same environment the records come along, and so do the heads of rewards and ends.
+"""
+
+from typing import Any
+
+import equinox as eqx
+
+from sombrl.algorithms.dreamer import Networks
+from sombrl.errors import SombrlError
+from sombrl.seeds import cut
+
+WORLD = ("encoder", "rssm", "decoder")
+TASK = ("reward", "cont")
+
+
+def check_source(agent: Any, source: Any, path: str) -> None:
+    """Refuse a source that does not fit, both being agents."""
+    ours, theirs = agent.envs.spec, source.envs.spec
+    if (agent.layout, ours.action_dim, ours.discrete) != (source.layout, theirs.action_dim, theirs.discrete):
+        raise SombrlError(f"{path} has other observations or actions than {ours.name}: --start-from needs the same.")
+    for name in ("size", "cnn", "envs", "batch_length"):
+        wanted = getattr(source.dreamer.config, name)
+        if getattr(agent.dreamer.config, name) != wanted:
+            raise SombrlError(f"{path} was trained with --{name.replace('_', '-')} {wanted}: add it.")
+    mine, its = agent.config.explore, source.config.explore
+    if mine.curious and its.curious and (mine.members, mine.hidden) != (its.members, its.hidden):
+        hidden = " ".join(map(str, its.hidden))
+        raise SombrlError(f"{path} was trained with --members {its.members} --hidden {hidden}: add them.")
+    if len(agent.seeds) > len(source.seeds):
+        raise SombrlError(f"{path} has {len(source.seeds)} seeds, too few for --seeds {len(agent.seeds)}.")
+
+
+def same_world(agent: Any, source: Any) -> bool:
+    """Whether the records of the source are such as this agent would make."""
+    names = ("env", "env_kwargs", "action_cost", "episode_length")
+    same = all(getattr(agent.run_config, name) == getattr(source.run_config, name) for name in names)
+    return same and agent.envs.spec.action_repeat == source.envs.spec.action_repeat
+
+
+def take_networks(ours: Networks, theirs: Networks, seeds: int, task: bool) -> Networks:
+    """Those of the first `seeds` of the source; with the heads of the `task` where it is the same."""
+    both = ours.ensemble is not None and theirs.ensemble is not None
+    names = WORLD + (TASK if task else ()) + (("ensemble",) if both else ())
+    theirs = cut(theirs, slice(0, seeds))
+    return eqx.tree_at(lambda n: [getattr(n, name) for name in names], ours, [getattr(theirs, name) for name in names])
