@@ -11,7 +11,7 @@ from sombrl.agent import load, make
 from sombrl.controllers.sac_losses import gaussian
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs import RunFolder
-from sombrl.train import Run, drive
+from sombrl.train import Run, drive, resume, train
 from tests.test_loop import leaves
 
 TINY = {"hidden": (8, 8), "batch_size": 8}
@@ -211,3 +211,41 @@ def test_learning_for_longer_than_planned_forgets_nothing(algorithm, tmp_path):
     assert np.abs(np.asarray(replay.data.obs)).sum(axis=-1).all(), "every row is a transition"
     trained.save(tmp_path / "run")
     assert load(tmp_path / "run").state.replay.data.reward.shape == (1, 100)
+
+
+def test_a_run_that_is_still_written_is_not_read_for_going_on(tmp_path):
+    trained = agent("sac")
+    folder = RunFolder.create(tmp_path / "run", trained.to_json(), ["test"])
+    with folder.lock(), pytest.raises(SombrlError, match="is in use by another process"):
+        resume(folder.path)
+
+
+def test_a_refused_option_leaves_no_folder(tmp_path):
+    template = agent("sac")
+    with pytest.raises(SombrlError, match="--checkpoint-every must be at least 1, not 0"):
+        train("sac", template.config, template.run_config, tmp_path / "run", checkpoint_every=0)
+    assert not (tmp_path / "run").exists()
+
+
+class Bends(gymnasium.Env):
+    """Its observations have another shape from the thirtieth step on."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(2 if self.steps < 30 else 3, np.float32), 0.0, False, False, {}
+
+
+def test_an_environment_that_breaks_its_word_costs_an_iteration_and_no_more(tmp_path):
+    trained = agent("sac", env=Bends)
+    folder = RunFolder.create(tmp_path / "run", trained.to_json(), ["test"])
+    with pytest.raises(SombrlError, match=r"its space says \(2,\); 1 of 3 iterations are saved; continue with"):
+        drive([Run(trained, folder, False)], 3, 10, tensorboard=False)
+    assert load(folder.path, env=Bends).iteration == 1

@@ -44,8 +44,10 @@ def train(
     agent = new_agent(algorithm, config, run_config)  # before the folder: bad settings leave nothing behind
     agent.planned_iterations  # noqa: B018  (refuses --decisions where there are episodes)
     agent.prepare()
+    opening = agent.opening
+    _check_every(checkpoint_every)
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
-    for line in agent.opening:
+    for line in opening:
         print(line)
     run = Run(agent, folder, False, hook, films=films)
     drive([run], agent.planned_iterations, checkpoint_every, tensorboard, wandb)
@@ -64,7 +66,21 @@ def resume(
     """Continue a run exactly where its last checkpoint is, up to its own number of episodes or a new one."""
     if wandb:
         require_wandb()
+    _check_every(checkpoint_every)
     folder = RunFolder.open(path)
+    with folder.lock():  # before anything is read: whoever holds it may still be writing
+        return _resume(folder, path, episodes, checkpoint_every, tensorboard, wandb, films)
+
+
+def _resume(
+    folder: RunFolder,
+    path: Path,
+    episodes: int | None,
+    checkpoint_every: int | None,
+    tensorboard: bool,
+    wandb: bool,
+    films: bool,
+) -> Agent:
     # Killed before its first checkpoint: the run starts over, which is where it was.
     agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
     for note in agent.notes:
@@ -78,7 +94,7 @@ def resume(
         if agent.online:
             raise SombrlError(f"{path} is complete ({agent.trained}): nothing is left to do.")
         raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
-    drive([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb)
+    drive([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb, locked=True)
     return agent
 
 
@@ -99,20 +115,25 @@ class Run:
 
 
 def drive(
-    runs: Sequence[Run], until: int, checkpoint_every: int | None, tensorboard: bool, wandb: bool = False
+    runs: Sequence[Run],
+    until: int,
+    checkpoint_every: int | None,
+    tensorboard: bool,
+    wandb: bool = False,
+    *,
+    locked: bool = False,
 ) -> None:
-    """Train up to iteration `until`; several agents side by side (together.py).
+    """Train up to iteration `until`; several agents side by side (together.py). `locked`: the caller holds the locks.
 
     Saved every `checkpoint_every` iterations, or as often as the agents have it. Metrics first, then the checkpoint: on
     resume the metrics are cut back to the checkpoint, never short of it.
     """
     agents, sinks = [run.agent for run in runs], list[list[Sink]]()
     every = agents[0].checkpoint_every if checkpoint_every is None else checkpoint_every
-    if every < 1:
-        raise SombrlError(f"--checkpoint-every must be at least 1, not {every}.")
+    _check_every(every)
     label = agents[0].label if len(runs) == 1 else f"{agents[0].label} and {len(runs) - 1} beside it"
     with contextlib.ExitStack() as stack:
-        for run in runs:
+        for run in [] if locked else runs:
             stack.enter_context(run.folder.lock())
         stack.enter_context(terminate_as_interrupt())
         for run in runs:
@@ -125,7 +146,7 @@ def drive(
                     for run, report, own in zip(runs, reports, sinks, strict=True):
                         _record(run, report, own, due=_due(run.agent.iteration, every, until))
                     shown.iteration(_summary(agents, reports))
-        except (KeyboardInterrupt, RunFault, jax.errors.JaxRuntimeError) as stop:
+        except (KeyboardInterrupt, RunFault, SombrlError, jax.errors.JaxRuntimeError) as stop:
             if isinstance(stop, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(stop):
                 raise
             for run in runs:
@@ -133,8 +154,11 @@ def drive(
                     run.agent.save_checkpoint(run.folder)
             folders = " ".join(str(run.folder.path) for run in runs)
             where = f"{agents[0].iteration} of {until} iterations are saved; continue with: sombrl resume {folders}"
-            if isinstance(stop, RunFault):
-                raise RunFault(f"{str(stop).rstrip('.')}; {where}") from stop
+            if isinstance(stop, SombrlError) and agents[0].iteration == 0:
+                raise
+            if isinstance(stop, RunFault | SombrlError):
+                kind = RunFault if isinstance(stop, RunFault) else SombrlError
+                raise kind(f"{str(stop).rstrip('.')}; {where}") from stop
             if not isinstance(stop, KeyboardInterrupt):
                 raise RunFault(
                     "the device is out of memory: use fewer --seeds, or a smaller --capacity (replay is kept there); "
@@ -146,6 +170,11 @@ def drive(
                 for sink in own:
                     sink.close()
                 _tell(own)
+
+
+def _check_every(checkpoint_every: int | None) -> None:
+    if checkpoint_every is not None and checkpoint_every < 1:
+        raise SombrlError(f"--checkpoint-every must be at least 1, not {checkpoint_every}.")
 
 
 def _reports(agents: Sequence[Agent], until: int, on_decision: Callable[[int, int], None]) -> Iterator[list[Report]]:

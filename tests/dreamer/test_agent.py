@@ -183,3 +183,44 @@ def test_the_share_of_the_uniform_distribution_is_a_choice():
         for share in (0.0, 0.01)
     ]
     assert peaked == [0.0, 0.01]
+
+
+def test_what_is_saved_in_the_middle_of_an_iteration_is_the_end_of_the_last_one(tmp_path):
+    """Ctrl-C, or a fault: records and updates of the iteration that did not end are forgotten."""
+    trained, whole = agent(decisions=96), agent(decisions=96)
+    for _ in trained.iterations(2):
+        pass
+    at_the_end = {name: np.copy(value) for name, value in trained.loop.replay_state().items()}
+
+    def interrupt(tick, ticks):
+        if tick == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(trained.iterations(3, on_decision=interrupt)))
+    assert trained.loop.replays[0].added > at_the_end["replay/0/added"]
+    trained.save(tmp_path / "run")
+    saved = sombrl.load(tmp_path / "run").loop.replay_state()
+    assert saved.keys() == at_the_end.keys()
+    for name, value in at_the_end.items():
+        if not name.endswith(("/deter", "/stoch")):  # fresher ones are as good
+            np.testing.assert_array_equal(saved[name], value, err_msg=name)
+    # Going on counts every record once.
+    rows = reports(trained, 4)[-1]
+    assert rows[0]["decisions"] == reports(whole, 4)[-1][0]["decisions"]
+    assert trained.loop.replays[0].added == whole.loop.replays[0].added
+
+
+def test_records_that_were_overwritten_stay_lost_after_a_way_back():
+    replay = agent(capacity=40, decisions=96).loop.replays[0]
+    fields = {name: np.zeros((2, *field.shape), field.dtype) for name, field in replay.fields.items()}
+    record = fields | {"obs": {"obs": np.zeros((2, 3), np.float32)}}
+    for _ in range(replay.ring):
+        replay.add(record)
+    way_back = replay.mark()
+    for _ in range(3):
+        replay.add(record)
+    way_back()
+    assert (replay.added, replay.oldest) == (replay.ring, 3)
+    replay.add(record)
+    assert replay.oldest == 3

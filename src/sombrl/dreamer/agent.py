@@ -358,6 +358,7 @@ class DreamerAgent(Agent):
 
     def save_checkpoint(self, folder: RunFolder) -> None:
         """Commit the state after the last finished iteration, the replay and the simulators in it."""
+        self.loop.rewind()
         free = self.loop.replay_state()
         free |= {f"envs/{name}": value for name, value in (self._env_state or {}).items()}
         checkpoint.save(folder.checkpoints, self.iteration, self.state, {"iteration": self.iteration}, free=free)

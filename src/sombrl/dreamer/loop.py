@@ -167,6 +167,7 @@ class DreamerLoop:
             for seed in self.seeds
         ]
         self.ratio = UpdateRatio(config.ratio or 0.0, config.batch_size, config.batch_length)
+        self._marks: list[Callable[[], None]] = []  # ways back to the end of the last iteration
         self._lots = programs.lots(len(self.seeds))
         self._who = [jnp.asarray(self.seeds[lot], jnp.uint32) for lot in self._lots]
 
@@ -206,6 +207,12 @@ class DreamerLoop:
             state = report.state
             yield report
 
+    def rewind(self) -> None:
+        """Forget an iteration that did not come to its end: its records, and the updates it owed."""
+        for way_back in self._marks:
+            way_back()
+        self._marks = []
+
     def practise(self, state: DreamerLoopState, updates: int) -> DreamerLoopState:
         """So many updates on what is recorded, without moving."""
         if not self.replays[0].ready(self.dreamer.config.batch_size):
@@ -220,6 +227,9 @@ class DreamerLoop:
     def _iteration(
         self, n: int, state: DreamerLoopState, ticks: int, on_decision: Callable[[int, int], None]
     ) -> DreamerReport:
+        self.rewind()
+        done = self.ratio.state()
+        self._marks = [replay.mark() for replay in self.replays] + [lambda: self.ratio.restore(done)]
         clock = _Clock()
         # Copied, because the caller still holds the last report, and `learn` gives its memory up.
         learned = [jax.tree.map(jnp.copy, cut(state.learned, lot)) for lot in self._lots]
@@ -239,6 +249,7 @@ class DreamerLoop:
             session.update()
             on_decision(t, ticks)
         ended_with, totals, updates = session.finish()
+        self._marks = []
         metrics = {name: np.asarray(values) / max(updates, 1) for name, values in totals.items()}
         metrics["time/updates"] = np.full(len(self.seeds), float(updates))
         refuse_nan(metrics, self.seeds, n)

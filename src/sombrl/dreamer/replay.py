@@ -8,7 +8,7 @@ precision, the stochastic one as class indices.
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -97,6 +97,7 @@ class SequenceReplay:
             "stoch": Field((latent.latents,), np.dtype(np.uint8 if latent.classes <= 256 else np.uint16)),
         }
         self.added = 0  # records of each stream so far: the time of the next one
+        self._floor = 0  # records before this time are gone, whatever `added` says
         self._parts = tuple(part.name for part in layout)
         self._chunks: list[dict[str, np.ndarray]] = []  # by field, [rows, at most CHUNK, ...]
         self._queue: deque[tuple[int, int]] = deque()  # positions of windows that no batch has had yet
@@ -105,7 +106,7 @@ class SequenceReplay:
     @property
     def oldest(self) -> int:
         """The time of the oldest record that is still there."""
-        return max(0, self.added - self.ring)
+        return max(self._floor, self.added - self.ring)
 
     @property
     def count(self) -> int:
@@ -176,6 +177,18 @@ class SequenceReplay:
             for name, array in chunk.items():
                 larger[name][:, :used] = array
             self._chunks[index] = larger
+
+    def mark(self) -> Callable[[], None]:
+        """A way back to what is there now, but for latents written since and records that new ones have replaced."""
+        added, queue, words = self.added, list(self._queue), _to_words(self._generator)
+
+        def rewind() -> None:
+            self._floor = max(self._floor, self.added - self.ring)
+            self.added, self._queue = added, deque(queue)
+            del self._chunks[-(-min(added, self.ring) // CHUNK) :]
+            _from_words(self._generator, words)
+
+        return rewind
 
     def adopt(self, other: "SequenceReplay") -> None:
         """Add the records of another replay, oldest first."""
@@ -256,6 +269,7 @@ class SequenceReplay:
         arrays = {
             "shape": np.array([self.rows, self.ring, self.length], np.int64),
             "added": np.array(self.added, np.int64),
+            "floor": np.array(self._floor, np.int64),
             "queue": np.array(self._queue, np.int64).reshape(-1, 2),
             "generator": _to_words(self._generator),
         }
@@ -285,7 +299,7 @@ class SequenceReplay:
                     )
                 array[:, :used] = saved
             chunks.append(chunk)
-        self.added, self._chunks = added, chunks
+        self.added, self._chunks, self._floor = added, chunks, int(state.get("floor", 0))
         self._queue = deque((row, start) for row, start in state["queue"].tolist())
         _from_words(self._generator, state["generator"])
 
