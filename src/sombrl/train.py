@@ -69,33 +69,23 @@ def resume(
     _check_every(checkpoint_every)
     folder = RunFolder.open(path)
     with folder.lock():  # before anything is read: whoever holds it may still be writing
-        return _resume(folder, path, episodes, checkpoint_every, tensorboard, wandb, films)
-
-
-def _resume(
-    folder: RunFolder,
-    path: Path,
-    episodes: int | None,
-    checkpoint_every: int | None,
-    tensorboard: bool,
-    wandb: bool,
-    films: bool,
-) -> Agent:
-    # Killed before its first checkpoint: the run starts over, which is where it was.
-    agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
-    for note in agent.notes:
-        print(note, file=sys.stderr)
-    if episodes is not None and agent.online:
-        raise SombrlError(f"{agent.algorithm} counts decisions, and its buffer has room for those it was started with.")
-    until = agent.planned_iterations if episodes is None else episodes
-    if episodes is not None and episodes < agent.iteration:
-        raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
-    if until <= agent.iteration:
-        if agent.online:
-            raise SombrlError(f"{path} is complete ({agent.trained}): nothing is left to do.")
-        raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
-    drive([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb, locked=True)
-    return agent
+        # Killed before its first checkpoint: the run starts over, which is where it was.
+        agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
+        for note in agent.notes:
+            print(note, file=sys.stderr)
+        if episodes is not None and agent.online:
+            raise SombrlError(
+                f"{agent.algorithm} counts decisions, and its buffer has room for those it was started with."
+            )
+        until = agent.planned_iterations if episodes is None else episodes
+        if episodes is not None and episodes < agent.iteration:
+            raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
+        if until <= agent.iteration:
+            if agent.online:
+                raise SombrlError(f"{path} is complete ({agent.trained}): nothing is left to do.")
+            raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
+        drive([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb, locked=True)
+        return agent
 
 
 @dataclasses.dataclass

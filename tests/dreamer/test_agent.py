@@ -6,7 +6,7 @@ import pytest
 
 import sombrl
 from sombrl.algorithms.dreamer import DreamerExplore
-from sombrl.errors import SombrlError
+from sombrl.errors import RunFault, SombrlError
 
 SETTINGS = {
     "size": "tiny",
@@ -224,3 +224,19 @@ def test_records_that_were_overwritten_stay_lost_after_a_way_back():
     assert (replay.added, replay.oldest) == (replay.ring, 3)
     replay.add(record)
     assert replay.oldest == 3
+
+
+def test_numbers_that_are_none_are_saved_at_the_end_of_the_last_iteration_too(monkeypatch):
+    """They are found when the report is made: by then all its records are there."""
+    trained = agent(decisions=96)
+    next(iter(trained.iterations(1)))
+    added = trained.loop.replays[0].added
+
+    def find(metrics, seeds, iteration):
+        raise RunFault("model/loss is not finite")
+
+    monkeypatch.setattr("sombrl.dreamer.loop.refuse_nan", find)
+    with pytest.raises(RunFault):
+        next(iter(trained.iterations(2)))
+    trained.loop.rewind()  # as saving does
+    assert trained.loop.replays[0].added == added

@@ -217,7 +217,7 @@ class DreamerLoop:
         """So many updates on what is recorded, without moving."""
         if not self.replays[0].ready(self.dreamer.config.batch_size):
             raise SombrlError(f"there are too few records to learn from: {self.starts_at} per seed are needed.")
-        session = _Session(self, [jax.tree.map(jnp.copy, cut(state.learned, lot)) for lot in self._lots], _Clock())
+        session = _Session(self, state.learned, _Clock())
         for _ in range(updates):
             session.make_one()
         learned, totals, _ = session.finish()
@@ -231,9 +231,7 @@ class DreamerLoop:
         done = self.ratio.state()
         self._marks = [replay.mark() for replay in self.replays] + [lambda: self.ratio.restore(done)]
         clock = _Clock()
-        # Copied, because the caller still holds the last report, and `learn` gives its memory up.
-        learned = [jax.tree.map(jnp.copy, cut(state.learned, lot)) for lot in self._lots]
-        session = _Session(self, learned, clock)
+        session = _Session(self, state.learned, clock)
         streams = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state.streams)
         before, ended = streams.decisions.copy(), []
         answers = self._begin(streams)
@@ -249,7 +247,6 @@ class DreamerLoop:
             session.update()
             on_decision(t, ticks)
         ended_with, totals, updates = session.finish()
-        self._marks = []
         metrics = {name: np.asarray(values) / max(updates, 1) for name, values in totals.items()}
         metrics["time/updates"] = np.full(len(self.seeds), float(updates))
         refuse_nan(metrics, self.seeds, n)
@@ -257,6 +254,7 @@ class DreamerLoop:
         returns, lengths = self._ended(ended)
         state = DreamerLoopState(ended_with, streams, state.ticks + ticks)
         decisions = (streams.decisions - before).reshape(len(self.seeds), -1).sum(axis=1)
+        self._marks = []  # nothing can go wrong any more
         return DreamerReport(n, state, returns, lengths, decisions, metrics, clock.seconds())
 
     def _begin(self, streams: Streams) -> Callable[[], Step] | None:
@@ -341,8 +339,10 @@ class DreamerLoop:
 class _Session:
     """The updates of one iteration: states on the device, and posteriors on their way back into the replays."""
 
-    def __init__(self, loop: DreamerLoop, learned: list[DreamerState], clock: "_Clock"):
-        self._loop, self.learned, self._clock = loop, learned, clock
+    def __init__(self, loop: DreamerLoop, learned: DreamerState, clock: "_Clock"):
+        self._loop, self._clock = loop, clock
+        # Copied, because the caller still holds the last report, and `learn` gives its memory up.
+        self.learned = [jax.tree.map(jnp.copy, cut(learned, lot)) for lot in loop._lots]
         self._totals: list[Metrics] = []
         self._pending: list[tuple[list[Batch], list[Fresh]]] = []
         self._updates = 0
