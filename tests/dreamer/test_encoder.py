@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.signal import correlate2d
 
+from sombrl.dreamer.convolution import fold
 from sombrl.dreamer.encoder import Encoder, max_pool
 from sombrl.dreamer.sizes import SIZES
 from sombrl.envs.layout import Part
@@ -22,10 +23,11 @@ def norm(layer, x):
     return x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + 1e-4) * np.asarray(layer.scale, np.float64)
 
 
-def convolve(layer, image):
+def convolve(layer, image, border=(2, 2)):
     weight = np.asarray(layer.weight, np.float64)
+    image = np.pad(image, (border, border, (0, 0)))
     maps = [
-        sum(correlate2d(image[..., i], weight[..., i, o], mode="same") for i in range(weight.shape[2]))
+        sum(correlate2d(image[..., i], weight[..., i, o], mode="valid") for i in range(weight.shape[2]))
         for o in range(weight.shape[3])
     ]
     return np.stack(maps, axis=-1) + np.asarray(layer.bias, np.float64)
@@ -49,8 +51,9 @@ def test_vectors_by_name_in_symlog_and_one_hot(key):
 
 
 @pytest.mark.parametrize("cnn", ["head", "paper"])
-def test_images_by_name_through_convolution_pool_norm_and_silu(cnn, key):
-    """Pooling before the norm: after it, or after SiLU, other pixels would win. `paper` does not pool at first."""
+def test_images_by_name_through_convolution_norm_and_silu(cnn, key):
+    """`head` pools before the norm: after it, or after SiLU, other pixels would win. `paper` strides, but not at first;
+    of the three columns that its border lacks, one is on the left."""
     model_key, late_key, early_key = jr.split(key, 3)
     parts = (Part("late", (48, 64, 1), "image"), Part("early", (48, 64, 2), "image"), Part("x", (1,), "vector"))
     encoder = Encoder(parts, TINY, cnn=cnn, key=model_key)
@@ -62,8 +65,11 @@ def test_images_by_name_through_convolution_pool_norm_and_silu(cnn, key):
     image = np.concatenate([np.asarray(obs["early"]), np.asarray(obs["late"])], axis=-1) / 255 - 0.5
     assert len(encoder.stages) == {"head": 4, "paper": 5}[cnn]
     for i, stage in enumerate(encoder.stages):
-        image = convolve(stage.convolution, image)
-        image = image if cnn == "paper" and i == 0 else largest_of_four(image)
+        if cnn == "head":
+            image = largest_of_four(convolve(stage.convolution, image))
+        else:
+            same, halved = convolve(stage.convolution, image), convolve(stage.convolution, image, (1, 2))[::2, ::2]
+            image = same if i == 0 else halved
         image = silu(norm(stage.norm, image))
     assert image.shape == (3, 4, 8)
     tokens = np.asarray(encoder(obs))
@@ -72,9 +78,9 @@ def test_images_by_name_through_convolution_pool_norm_and_silu(cnn, key):
 
 
 def test_max_pool_takes_the_largest_of_its_own_square():
-    image = jnp.arange(16, dtype=jnp.float32).reshape(4, 4, 1)
+    image = jnp.arange(16, dtype=jnp.float32).reshape(4, 4, 1, 1)
     image = jnp.concatenate([image, -image], axis=-1)
-    pooled = np.asarray(max_pool(image))
+    pooled = np.asarray(max_pool(fold(image)))[:, :, 0]
     assert pooled[..., 0].tolist() == [[5.0, 7.0], [13.0, 15.0]]
     assert pooled[..., 1].tolist() == [[0.0, -2.0], [-8.0, -10.0]]
 

@@ -48,8 +48,9 @@ def test_it_follows_a_sequence_as_the_agent_does(vectors):
     assert follow(agent, pilot, observations(40)) < 1e-4  # of actions up to 2, after 40 recurrent steps
 
 
-def test_from_pictures_vectors_and_discrete_values(tmp_path):
-    agent = dreamer(lambda: Sights())
+@pytest.mark.parametrize("cnn", ["head", "paper"])
+def test_from_pictures_vectors_and_discrete_values(cnn, tmp_path):
+    agent = dreamer(lambda: Sights(), cnn=cnn)
     pilot = policy.load(export_policy(agent, tmp_path / "pilot"))
     assert pilot.info["action"] == {"kind": "discrete", "choices": [5, 6, 7]}
     env = Sights()

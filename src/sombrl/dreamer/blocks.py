@@ -1,6 +1,6 @@
-"""The layers that all of Dreamer is made of: dense, block-dense and convolution, each followed by RMS norm and SiLU.
+"""The layers that all of Dreamer is made of: dense and block-dense, each followed by RMS norm and SiLU.
 
-Every layer maps one vector, or one image, to one. Parameters are float32; a layer computes in the type of its
+Every layer maps one vector to one. Parameters are float32; a layer computes in the type of its
 parameters, so a copy of a network cast to bfloat16 computes in bfloat16. Norms are taken in float32 all the same.
 """
 
@@ -34,9 +34,16 @@ class Linear(eqx.Module):
         self.weight = scale * scaled_normal((inputs, outputs), inputs, key=key)
         self.bias = jnp.zeros(outputs, jnp.float32)
 
-    def __call__(self, x: Float[Array, " input"]) -> Float[Array, " output"]:
-        """The affine map."""
-        return x @ self.weight + self.bias
+    def __call__(self, x: Float[Array, " input"], *more: Float[Array, " _"]) -> Float[Array, " output"]:
+        """The affine map, also of several vectors one after the other.
+
+        Those are not joined first: that copies large batches, and GPUs are slow where the width becomes an odd one.
+        """
+        if not more:
+            return x @ self.weight + self.bias
+        rows = jnp.split(self.weight, np.cumsum([len(part) for part in (x, *more)])[:-1].tolist())
+        products = [part @ own for part, own in zip((x, *more), rows, strict=True)]
+        return sum(products[1:], products[0]) + self.bias
 
 
 class BlockLinear(eqx.Module):
@@ -84,9 +91,9 @@ class Dense(eqx.Module):
         self.linear = Linear(inputs, outputs, key=key)
         self.norm = RMSNorm(outputs)
 
-    def __call__(self, x: Float[Array, " input"]) -> Float[Array, " output"]:
-        """The layer's value."""
-        return jax.nn.silu(self.norm(self.linear(x)))
+    def __call__(self, x: Float[Array, " input"], *more: Float[Array, " _"]) -> Float[Array, " output"]:
+        """The layer's value at a vector, or at several one after the other."""
+        return jax.nn.silu(self.norm(self.linear(x, *more)))
 
 
 class MLP(eqx.Module):
@@ -103,49 +110,3 @@ class MLP(eqx.Module):
         for layer in self.layers:
             x = layer(x)
         return x
-
-
-class Conv(eqx.Module):
-    """A convolution of one image, stride 1, as large as its input."""
-
-    weight: Float[Array, "kernel kernel input output"]
-    bias: Float[Array, " output"]
-
-    def __init__(self, inputs: int, outputs: int, kernel: int = 5, *, key: Key[Array, ""]):
-        self.weight = scaled_normal((kernel, kernel, inputs, outputs), kernel * kernel * inputs, key=key)
-        self.bias = jnp.zeros(outputs, jnp.float32)
-
-    def __call__(self, image: Float[Array, "height width input"]) -> Float[Array, "height width output"]:
-        """The convolution, zeros beyond the border."""
-        image = _convolve(image, self.weight)
-        return image + jnp.broadcast_to(self.bias, image.shape)
-
-    def enlarging(self, image: Float[Array, "height width input"]) -> Float[Array, "height2 width2 output"]:
-        """The convolution of the image with every pixel four times, in a square.
-
-        A kernel meets few different pixels of such an image: it is a smaller one on the image itself, another for each
-        place in the square. That takes a third of the arithmetic.
-        """
-        meets = jnp.asarray(_meets(self.weight.shape[0]), self.weight.dtype)
-        kernels = jnp.einsum("aik,bjl,kluv->ijuabv", meets, meets, self.weight)
-        squares = _convolve(image, jnp.reshape(kernels, (*kernels.shape[:3], -1)))
-        height, width, _ = image.shape
-        squares = jnp.reshape(squares, (height, width, 2, 2, -1))
-        large = jnp.reshape(jnp.transpose(squares, (0, 2, 1, 3, 4)), (2 * height, 2 * width, -1))
-        return large + jnp.broadcast_to(self.bias, large.shape)
-
-
-def _convolve(
-    image: Float[Array, "height width input"], weight: Float[Array, "kernel kernel input output"]
-) -> Float[Array, "height width output"]:
-    return jax.lax.conv_general_dilated(
-        image[None], weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )[0]
-
-
-def _meets(kernel: int) -> np.ndarray:
-    """[place, pixel, tap]: whether, around the left or the right one of a doubled pixel, a tap meets that neighbour."""
-    reach = kernel // 2
-    neighbour = np.stack([(place + np.arange(kernel) - reach) // 2 for place in (0, 1)])
-    pixels = np.arange(neighbour.min(), neighbour.max() + 1)
-    return neighbour[:, None, :] == pixels[None, :, None]

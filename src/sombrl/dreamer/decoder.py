@@ -9,13 +9,16 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, Shaped
 
-from sombrl.dreamer.blocks import MLP, BlockLinear, Conv, Dense, Linear, RMSNorm
+from sombrl.dreamer.blocks import MLP, BlockLinear, Dense, Linear, RMSNorm
+from sombrl.dreamer.convolution import Conv, Resolution, unfold
 from sombrl.dreamer.encoder import HALVINGS, LAYERS, MULTIPLIERS, CnnName, innermost, named_parts, numbers_in
 from sombrl.dreamer.sizes import Size
 from sombrl.dreamer.symlog import symlog
 from sombrl.dynamics.rssm import Latent
 from sombrl.envs.layout import Part
 from sombrl.records import SombrlError
+
+ENLARGING: dict[str, Resolution] = {"head": "repeat", "paper": "zeros"}
 
 
 class Canvas(eqx.Module):
@@ -54,6 +57,7 @@ class Painter(eqx.Module):
     canvas: Canvas
     convolutions: tuple[Conv, ...]
     norms: tuple[RMSNorm, ...]  # one less: the last convolution makes the image itself
+    enlarging: Resolution = eqx.field(static=True)
 
     def __init__(self, images: tuple[Part, ...], size: Size, cnn: CnnName, *, key: Key[Array, ""]):
         canvas_key, *keys = jr.split(key, 1 + len(MULTIPLIERS[cnn]))
@@ -62,15 +66,16 @@ class Painter(eqx.Module):
         self.canvas = Canvas(*innermost(images), depths[0], size, key=canvas_key)
         self.convolutions = tuple(Conv(*sizes, key=k) for *sizes, k in zip(depths, outputs, keys, strict=True))
         self.norms = tuple(RMSNorm(channels) for channels in outputs[:-1])
+        self.enlarging = ENLARGING[cnn]
 
     def __call__(self, latent: Latent) -> Float[Array, "height width channel"]:
         """Pixels in 0..1, float32."""
-        image = self.canvas(latent)
+        image = self.canvas(latent)[:, :, None]
         for i, convolution in enumerate(self.convolutions):
-            image = convolution.enlarging(image) if i < HALVINGS else convolution(image)
+            image = convolution(unfold(image), self.enlarging) if i < HALVINGS else convolution(image)
             if i < len(self.norms):
                 image = jax.nn.silu(self.norms[i](image))
-        return jax.nn.sigmoid(image.astype(jnp.float32))
+        return jax.nn.sigmoid(unfold(image)[:, :, 0].astype(jnp.float32))
 
 
 class Decoder(eqx.Module):

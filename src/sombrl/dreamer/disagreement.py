@@ -41,11 +41,11 @@ class Member(eqx.Module):
         self.layers = tuple(Dense(*size, key=k) for size, k in zip(itertools.pairwise(sizes), layer_keys, strict=True))
         self.output = Linear(sizes[-1], outputs, key=output_key)
 
-    def __call__(self, x: Float[Array, " input"]) -> Float[Array, " target"]:
-        """The network's value."""
+    def __call__(self, *x: Float[Array, " _"]) -> Float[Array, " target"]:
+        """The network's value at vectors, one after the other."""
         for layer in self.layers:
-            x = layer(x)
-        return self.output(x)
+            x = (layer(*x),)
+        return self.output(*x)
 
 
 class LatentEnsemble(eqx.Module):
@@ -75,9 +75,8 @@ class LatentEnsemble(eqx.Module):
         self, features: Float[Array, " features"], action: Float[Array, " action"]
     ) -> Float[Array, "members target"]:
         """What each member expects. Actions are cut to ±1, which is what the environment and the RSSM see of them."""
-        executed = jnp.clip(action, -1.0, 1.0).astype(features.dtype)
-        x = jax.lax.stop_gradient(jnp.concatenate([features, executed]))
-        return jax.vmap(lambda member: member(x))(self.members).astype(jnp.float32)
+        x = jax.lax.stop_gradient((features, jnp.clip(action, -1.0, 1.0).astype(features.dtype)))
+        return jax.vmap(lambda member: member(*x))(self.members).astype(jnp.float32)
 
     def sigma(
         self, features: Float[Array, " features"], action: Float[Array, " action"], how: SigmaName = "mean-std"

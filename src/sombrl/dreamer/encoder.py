@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, Shaped
 
-from sombrl.dreamer.blocks import MLP, Conv, RMSNorm
+from sombrl.dreamer.blocks import MLP, RMSNorm
+from sombrl.dreamer.convolution import Conv, fold
 from sombrl.dreamer.sizes import Size
 from sombrl.dreamer.symlog import symlog
 from sombrl.envs.layout import Part
@@ -24,6 +25,9 @@ CnnName = Literal["head", "paper"]
 
 MULTIPLIERS: dict[str, tuple[int, ...]] = {"head": (2, 3, 4, 4), "paper": (1, 2, 3, 4, 4)}
 """Channels of each stage, from the image inwards, in units of `depth`; `paper`'s first stage keeps the resolution."""
+
+Halving = Literal["pool", "stride", "none"]
+HALVING: dict[str, Halving] = {"head": "pool", "paper": "stride"}
 
 HALVINGS = 4  # both have as many
 SMALLEST, LARGEST = 3, 16  # side of the innermost map: below, borders are all there is; above, the tokens explode
@@ -56,29 +60,33 @@ def innermost(images: Iterable[Part]) -> tuple[int, int]:
     return height // factor, width // factor
 
 
-def max_pool(image: Float[Array, "height width channel"]) -> Float[Array, "half_height half_width channel"]:
-    """The largest of every 2 x 2 pixels."""
+def max_pool(image: Float[Array, "height width 4 channel"]) -> Float[Array, "height width 1 channel"]:
+    """The largest pixel of every square."""
     # Pairwise: the gradient of a reduction is 0/0 where XLA computes its input anew with other rounding.
-    rows = jnp.maximum(image[0::2], image[1::2])
-    return jnp.maximum(rows[:, 0::2], rows[:, 1::2])
+    pairs = jnp.maximum(image[:, :, :2], image[:, :, 2:])
+    return jnp.maximum(pairs[:, :, :1], pairs[:, :, 1:])
 
 
 class ConvStage(eqx.Module):
-    """Convolution, pooling if any, norm, SiLU, in this order."""
+    """Convolution, norm, SiLU; the resolution is halved by the convolution's stride, by pooling after it, or not."""
 
     convolution: Conv
     norm: RMSNorm
-    pool: bool = eqx.field(static=True)
+    halving: Halving = eqx.field(static=True)
 
-    def __init__(self, inputs: int, outputs: int, pool: bool, *, key: Key[Array, ""]):
+    def __init__(self, inputs: int, outputs: int, halving: Halving, *, key: Key[Array, ""]):
         self.convolution = Conv(inputs, outputs, key=key)
         self.norm = RMSNorm(outputs)
-        self.pool = pool
+        self.halving = halving
 
-    def __call__(self, image: Float[Array, "height width input"]) -> Float[Array, "height2 width2 output"]:
-        """The stage's value, at half the resolution if it pools."""
-        image = self.convolution(image)
-        return jax.nn.silu(self.norm(max_pool(image) if self.pool else image))
+    def __call__(
+        self, image: Float[Array, "height width square input"]
+    ) -> Float[Array, "height2 width2 square2 output"]:
+        """The stage's value."""
+        image = self.convolution(image, "half" if self.halving == "stride" else "same")
+        if self.halving == "pool":
+            image = max_pool(image if image.shape[2] == 4 else fold(image))
+        return jax.nn.silu(self.norm(image))
 
 
 class Encoder(eqx.Module):
@@ -102,9 +110,13 @@ class Encoder(eqx.Module):
         if self.images:
             depths = [multiplier * size.depth for multiplier in MULTIPLIERS[cnn]]
             inputs = [sum(part.shape[2] for part in self.images), *depths[:-1]]
-            unpooled = len(depths) - HALVINGS
+            outer: list[Halving] = ["none"] * (len(depths) - HALVINGS)
+            halvings = [*outer, *[HALVING[cnn]] * HALVINGS]
             keys = jr.split(image_key, len(depths))
-            self.stages = tuple(ConvStage(inputs[i], depths[i], i >= unpooled, key=k) for i, k in enumerate(keys))
+            self.stages = tuple(
+                ConvStage(*sizes, halving, key=k)
+                for sizes, halving, k in zip(zip(inputs, depths, strict=True), halvings, keys, strict=True)
+            )
             self.tokens += math.prod(innermost(self.images)) * depths[-1]
         if self.vectors:
             self.mlp = MLP(sum(map(numbers_in, self.vectors)), size.units, LAYERS, key=vector_key)
@@ -119,6 +131,7 @@ class Encoder(eqx.Module):
         if self.stages:
             pixels = jnp.concatenate([obs[part.name] for part in self.images], axis=-1)
             image = (pixels.astype(jnp.float32) / 255.0 - 0.5).astype(self.stages[0].convolution.weight.dtype)
+            image = fold(image[:, :, None])  # three channels are too few
             for stage in self.stages:
                 image = stage(image)
             tokens.append(jnp.reshape(image, -1))

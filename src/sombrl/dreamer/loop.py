@@ -438,9 +438,11 @@ def executed(actions: np.ndarray, discrete: bool) -> np.ndarray:
 
 def as_sequences(batches: Sequence[Batch]) -> Sequences:
     """Batches of several seeds as one, without the context record but for what starts from it."""
-    stack = lambda name: np.stack([getattr(batch, name) for batch in batches])  # noqa: E731
+    # Images of one seed are not copied once more: a batch of them is 12 MB.
+    together = lambda arrays: arrays[0][None] if len(arrays) == 1 else np.stack(arrays)  # noqa: E731
+    stack = lambda name: together([getattr(batch, name) for batch in batches])  # noqa: E731
     arrays = {
-        "obs": {name: np.stack([batch.obs[name][:, 1:] for batch in batches]) for name in batches[0].obs},
+        "obs": {name: together([batch.obs[name][:, 1:] for batch in batches]) for name in batches[0].obs},
         "action": stack("action"),
         **{name: stack(name)[:, :, 1:] for name in ("reward", "first", "last", "terminal")},
         "deter": stack("deter"),

@@ -195,18 +195,19 @@ def _tokens(graph: _Graph, info: dict[str, Any]) -> str:
         image = graph("Div", graph("Concat", *images, axis=2), graph.constant(255.0))
         image = graph("Sub", image, graph.constant(0.5))
         image = graph("Unsqueeze", image, graph.constant([0]))  # [1, height, width, channel]
-        for i, pooled in enumerate(network["pooled"]):
-            image = _stage(graph, f"encoder/stages/{i}", image, pooled)
+        for i, halving in enumerate(network["halvings"]):
+            image = _stage(graph, f"encoder/stages/{i}", image, halving)
         tokens.append(graph.reshape(image, -1))
     return graph("Concat", *tokens, axis=0)
 
 
-def _stage(graph: _Graph, name: str, image: str, pooled: bool) -> str:
-    """Convolution, pooling, norm and silu. ONNX has channels first, the norm wants them last."""
+def _stage(graph: _Graph, name: str, image: str, halving: str) -> str:
+    """Convolution, pooling if any, norm and silu. ONNX has channels first, the norm wants them last."""
     kernel = graph.transposed(f"{name}/convolution/weight", (3, 2, 0, 1))
     image = graph("Transpose", image, perm=[0, 3, 1, 2])
-    image = graph("Conv", image, kernel, graph.array(f"{name}/convolution/bias"), auto_pad="SAME_UPPER")
-    if pooled:
+    bias, stride = graph.array(f"{name}/convolution/bias"), 2 if halving == "stride" else 1
+    image = graph("Conv", image, kernel, bias, auto_pad="SAME_UPPER", strides=[stride, stride])
+    if halving == "pool":
         image = graph("MaxPool", image, kernel_shape=[2, 2], strides=[2, 2])
     image = graph("Transpose", image, perm=[0, 2, 3, 1])
     return graph.silu(graph.norm(f"{name}/norm", image))

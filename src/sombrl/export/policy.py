@@ -139,7 +139,7 @@ class DreamerPolicy(Policy):
 
     - dense(x) = silu(rms_norm(x W + b)).
     - Tokens: vectors, as sign(x) log(1 + |x|), and one-hot discrete values through dense layers; images, as
-      byte/255 - 0.5, through 5 x 5 convolutions, each but the unpooled ones with 2 x 2 max-pooling, rms_norm, silu.
+      byte/255 - 0.5, through 5 x 5 convolutions, each with a stride of 2, 2 x 2 max-pooling or neither, rms_norm, silu.
     - Memory: h' = GRU(h, [h, dense(h), dense(z), dense(action)]), whose matrices are block-diagonal.
     - Latents: z' ~ 0.99 softmax(posterior(h', tokens)) + 0.01 uniform, drawn by the largest of log-chance + Gumbel
       noise, as in training. `noise` replaces the drawn one; zeros take the likeliest latents.
@@ -191,11 +191,11 @@ class DreamerPolicy(Policy):
             tokens.append(x)
         if images:
             image = np.concatenate(images, axis=-1).astype(np.float32) / np.float32(255.0) - np.float32(0.5)
-            for i, pooled in enumerate(self._network["pooled"]):
+            for i, halving in enumerate(self._network["halvings"]):
                 stage = f"encoder/stages/{i}"
                 kernel, bias = (self.arrays[f"{stage}/convolution/{name}"] for name in ("weight", "bias"))
-                image = _convolve(image, kernel) + bias
-                if pooled:
+                image = _convolve(image, kernel, 2 if halving == "stride" else 1) + bias
+                if halving == "pool":
                     image = np.maximum(image[0::2], image[1::2])
                     image = np.maximum(image[:, 0::2], image[:, 1::2])
                 image = _silu(self._rms_norm(f"{stage}/norm", image))
@@ -249,12 +249,17 @@ def _softmax(x: np.ndarray) -> np.ndarray:
     return powers / np.sum(powers, axis=-1, keepdims=True)
 
 
-def _convolve(image: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """[height, width, input] with [k, k, input, output], k odd: as large as the image, zeros beyond the border."""
+def _convolve(image: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
+    """[height, width, input] with [k, k, input, output] at every `stride`-th pixel, zeros beyond the border.
+
+    The sides are multiples of the stride; what the border lacks for them is shared out, the odd one to the end.
+    """
     k = kernel.shape[0]
-    padded = np.pad(image, ((k // 2, k // 2), (k // 2, k // 2), (0, 0)))
+    missing = k - stride
+    border = (missing // 2, missing - missing // 2)
+    padded = np.pad(image, (border, border, (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(0, 1))  # [height, width, input, k, k]
-    return np.tensordot(windows, kernel, axes=([3, 4, 2], [0, 1, 2]))
+    return np.tensordot(windows[::stride, ::stride], kernel, axes=([3, 4, 2], [0, 1, 2]))
 
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

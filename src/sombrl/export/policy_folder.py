@@ -172,7 +172,7 @@ def _dreamer(agent: DreamerAgent, row: int) -> Exported:
             "action_dim": spec.action_dim,
             "discrete": spec.discrete,
             "encoder_layers": 0 if encoder.mlp is None else len(encoder.mlp.layers),
-            "pooled": [stage.pool for stage in encoder.stages],
+            "halvings": [stage.halving for stage in encoder.stages],
             "actor_layers": len(actor.body.layers),
             "activation": "silu",
         },
