@@ -1,5 +1,6 @@
 """What a run does when it is told to stop: after this report, at the next decision, at once, or when it has saved."""
 
+import gc
 import os
 import signal
 import threading
@@ -74,6 +75,28 @@ def test_a_second_signal_stops_at_once(capsys):
         send()
         wait_for(lambda: False)
     assert "sombrl: stopping at once" in capsys.readouterr().err
+
+
+def test_no_signal_is_lost_in_the_garbage_collector():
+    """What is raised in its callbacks goes nowhere."""
+    reached = []
+
+    def callback(phase, info):
+        if phase == "start" and not reached:
+            reached.append("start")
+            send()
+            send()
+            wait_for(lambda: told._twice)
+            reached.append("end")
+
+    gc.callbacks.append(callback)
+    try:
+        with pytest.raises(KeyboardInterrupt), Signals(False) as told:
+            gc.collect()
+            wait_for(lambda: False)
+    finally:
+        gc.callbacks.remove(callback)
+    assert reached == ["start", "end"]
 
 
 def test_a_signal_that_a_launcher_passes_on_is_no_second_one(monkeypatch, said):

@@ -2,6 +2,7 @@
 
 import _thread
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -9,10 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 PATIENCE = 15.0
 """Seconds after SIGTERM until a run is stopped at once: schedulers kill after about 30, and a save takes time."""
+INSIST = 0.1  # seconds between attempts to stop at once: some moments do not let go
 ONE_PRESS = 0.3  # seconds: signals this close are one, which a launcher has passed on as well as the terminal
 
 
@@ -95,18 +98,20 @@ class Signals:
         self._held = True  # what follows is the save
         raise KeyboardInterrupt
 
-    def _handle(self, number: int, frame: Any) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
-        if self._twice and not self._held:
+        if self._twice and not self._held and not _collecting_garbage(frame):  # what is raised there is swallowed
             self._stop()
 
     def _listen(self) -> None:
         """Count signals and answer them. A thread does: Python's handlers wait for whatever program is running."""
-        presses, last, deadline = 0, -ONE_PRESS, None
+        presses, last = 0, -ONE_PRESS
+        deadline: float | None = None
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not select.select([self._hear], [], [], left)[0]:
-                presses, deadline = self._second(), None
+                self._at_once()
+                deadline = time.monotonic() + INSIST
                 continue
             for number in os.read(self._hear, 64):
                 if number == 0:
@@ -118,13 +123,13 @@ class Signals:
                     _tell(self._answer(number))
                     deadline = last + PATIENCE if number == signal.SIGTERM else None
                 elif presses == 2:
-                    presses, deadline = self._second(), None
+                    deadline = last
 
-    def _second(self) -> int:
+    def _at_once(self) -> None:
+        if not self._twice:
+            _tell("stopping at once; a program that is running, or a checkpoint that is being written, ends first")
         self._twice = True
-        _tell("stopping at once; a program that is running, or a checkpoint that is being written, ends first")
         _thread.interrupt_main(signal.SIGTERM)  # the handler may have run before this was known
-        return 2
 
     def _answer(self, number: int) -> str:
         if self._rewinds:
@@ -132,8 +137,16 @@ class Signals:
         since, done, length = time.monotonic() - self._began, self._done, self._length  # read once: the run goes on
         about = f", in about {since / (done - 1) * (length - done):.0f} s" if done > 1 else ""
         if number == signal.SIGTERM:
-            return f"stopping after this report{about}; if that is more than {PATIENCE:.0f} s, then at the last one"
+            return f"stopping after this report{about}; if that takes more than {PATIENCE:.0f} s, at once"
         return f"stopping after this report{about}; press Ctrl-C again to stop at once"
+
+
+def _collecting_garbage(frame: FrameType | None) -> bool:
+    """Whether Python is in a callback of its garbage collector; JAX has one."""
+    callbacks = [getattr(callback, "__code__", None) for callback in gc.callbacks]
+    while frame is not None and frame.f_code not in callbacks:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _tell(sentence: str) -> None:
