@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 
 from sombrl.agent import Agent, make
 from sombrl.cli import main
@@ -45,3 +47,23 @@ def reproducible_rows(folder):
     """The metrics of a run without their times."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in lines]
+
+
+def run_signalled(argv, sent, decision, env=None, before="") -> subprocess.CompletedProcess:
+    """A command in a process of its own, which gets the signal `sent` at its decision number `decision` (from 1)."""
+    script = f"""
+import os, signal
+from sombrl.cli import main
+from sombrl.progress import Progress
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as at a terminal
+shown, taken = Progress.decision, []
+def decision(self, t, length):
+    shown(self, t, length)
+    taken.append(t)
+    if len(taken) == {decision}:
+        os.kill(os.getpid(), {int(sent)})
+Progress.decision = decision
+{before}
+main({list(map(str, argv))!r})
+"""
+    return subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)

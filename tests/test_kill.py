@@ -1,15 +1,14 @@
-"""kill -9 at any moment, resume, and the metrics are those of a run that was never interrupted."""
+"""kill -9 at any moment, Ctrl-C or SIGTERM, resume, and the metrics are those of a run that was never interrupted."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
-from typing import Any
 
 import pytest
 
-from tests.small import SMALL_FLAGS, heed_ctrl_c, reproducible_rows
+from tests.small import SMALL_FLAGS, reproducible_rows, run_signalled
 
 FLAGS = ["--env", "Pendulum-v1", "--seeds", "2", "--episodes", "4", "--no-tensorboard", *SMALL_FLAGS]
 
@@ -89,52 +88,58 @@ def test_a_damaged_checkpoint_falls_back_and_says_so(reference, environment, tmp
     assert reproducible_rows(folder) == reference
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(reference, environment, tmp_path):
+PRESSED_AGAIN = """
+import time
+from sombrl import checkpoint, signals
+signals.ONE_PRESS, publish, heard = 0.0, checkpoint._publish, []
+at_once = signals.Signals._at_once
+signals.Signals._at_once = lambda self: at_once(self) or heard.append(1)
+def signalled_publish(aside, final):
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
+    while not heard:
+        time.sleep(0.001)
+    publish(aside, final)
+checkpoint._publish = signalled_publish
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "during_the_save"), [(signal.SIGINT, ""), (signal.SIGTERM, ""), (signal.SIGINT, PRESSED_AGAIN)]
+)
+def test_a_signal_saves_and_says_how_to_go_on(sent, during_the_save, reference, environment, tmp_path):
+    """In the middle of the second episode; those that come during the save wait for its end."""
     folder = tmp_path / "run"
-    command = [
-        sys.executable,
-        "-m",
-        "sombrl",
-        "train",
-        "gp-icem",
-        *FLAGS,
-        "--checkpoint-every",
-        "4",
-        "--out",
-        str(folder),
-    ]
-    pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, env=environment, preexec_fn=heed_ctrl_c, **pipes)
-    metrics = folder / "metrics.jsonl"
-    while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") >= 2):
-        time.sleep(0.002)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130
-    assert f"sombrl resume {folder}" in err and "Traceback" not in err
+    argv = ["train", "gp-icem", *FLAGS, "--checkpoint-every", "4", "--out", folder]
+    stopped = run_signalled(argv, sent, 9, environment, during_the_save)
+    assert stopped.returncode == 130, stopped.stderr
+    assert "stopping at the next decision" in stopped.stderr and "Traceback" not in stopped.stderr
+    assert f"1 of 4 iterations are saved; continue with: sombrl resume {folder}" in stopped.stderr
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["00000001"]
     assert resume(folder, environment).returncode == 0
     assert reproducible_rows(folder) == reference
 
 
-def test_mbpo_killed_in_the_middle_of_an_episode_of_a_simulator(environment, tmp_path):
-    """Windows of 20 decisions, episodes of 15: the checkpoint holds the physics half-way through."""
+MBPO = ["--env", "dmc:reacher-hard", "--seeds", "2", "--decisions", "120", "--report-every", "20"]
+MBPO += ["--episode-length", "15", "--ensemble.batch-size", "8", "--ensemble.hidden", "8", "8", "--no-tensorboard"]
+MBPO += ["--sac.hidden", "8", "8", "--sac.batch-size", "8"]
+
+
+@pytest.fixture(scope="module")
+def mbpo_reference(tmp_path_factory, environment):
     pytest.importorskip("dm_control")
-    small = ["--sac.hidden", "8", "8", "--sac.batch-size", "8", "--ensemble.hidden", "8", "8"]
-    flags = ["--env", "dmc:reacher-hard", "--seeds", "2", "--decisions", "120", "--report-every", "20", *small]
-    flags += ["--episode-length", "15", "--ensemble.batch-size", "8", "--no-tensorboard"]
-    whole, folder = tmp_path / "whole", tmp_path / "run"
-    command = [sys.executable, "-m", "sombrl", "train", "mbpo", *flags, "--out"]
-    subprocess.run([*command, str(whole)], check=True, env=environment, capture_output=True)
-    process = subprocess.Popen(
-        [*command, str(folder)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    deadline, metrics = time.monotonic() + 120, folder / "metrics.jsonl"
-    while time.monotonic() < deadline and process.poll() is None:
-        if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
-            break
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    folder = tmp_path_factory.mktemp("mbpo") / "run"
+    command = [sys.executable, "-m", "sombrl", "train", "mbpo", *MBPO, "--out", str(folder)]
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+    return reproducible_rows(folder)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_mbpo_stopped_in_the_middle_of_an_episode_of_a_simulator(sent, mbpo_reference, environment, tmp_path):
+    """Windows of 20 decisions, episodes of 15: the checkpoint holds the physics half-way through."""
+    folder = tmp_path / "run"
+    stopped = run_signalled(["train", "mbpo", *MBPO, "--out", folder], sent, 30, environment)
+    assert stopped.returncode == (130 if sent == signal.SIGINT else -sent), stopped.stderr
     result = resume(folder, environment)
     assert result.returncode == 0, result.stderr
-    assert reproducible_rows(folder) == reproducible_rows(whole)
+    assert reproducible_rows(folder) == mbpo_reference

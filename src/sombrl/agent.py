@@ -51,6 +51,8 @@ class Agent:
 
     checkpoint_every = 1
     """Iterations between checkpoints, unless a run says otherwise."""
+    rewinds = True
+    """Whether an iteration that did not come to its end can be taken back to the bit."""
 
     def __init__(self, algorithm: str, config: Any, run_config: RunConfig, env: Any = None):
         if algorithm not in ALGORITHMS:
@@ -147,10 +149,11 @@ class Agent:
 
     def advance(self, report: Report) -> None:
         """Be at the end of the report's iteration."""
-        self._state, self.iteration = report.state, report.iteration + 1
         # An episode that is saved half-way must be found there again.
         half_way = self.online or not self.setting.resets
-        self._env_state = self.envs.get_state() if half_way else None
+        simulators = self.envs.get_state() if half_way else None
+        # One statement: a signal that comes in between would leave one newer than the others.
+        self._state, self.iteration, self._env_state = report.state, report.iteration + 1, simulators
 
     @property
     def programs(self) -> Programs:

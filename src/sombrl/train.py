@@ -18,6 +18,7 @@ from sombrl.loop import Report
 from sombrl.progress import Progress
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs import RunFolder
+from sombrl.signals import Signals
 from sombrl.sinks import Sink, TensorBoardSink, WandbSink, require_wandb
 from sombrl.together import iterate
 from sombrl.video import can_write, film_rate, write_video
@@ -98,6 +99,8 @@ class Run:
     hook: Hook = lambda agent, report: None
     saved: int | None = None
     """The iteration of the newest checkpoint."""
+    recorded: int | None = None
+    """The iteration up to which there are metrics."""
     warned: bool = False
     """About rewards that nobody can learn from."""
     films: bool = True
@@ -116,7 +119,8 @@ def drive(
     """Train up to iteration `until`; several agents side by side (together.py). `locked`: the caller holds the locks.
 
     Saved every `checkpoint_every` iterations, or as often as the agents have it. Metrics first, then the checkpoint: on
-    resume the metrics are cut back to the checkpoint, never short of it.
+    resume the metrics are cut back to the checkpoint, never short of it. A signal stops it where it can go on to the
+    bit, a second one at once (signals.py).
     """
     agents, sinks = [run.agent for run in runs], list[list[Sink]]()
     every = agents[0].checkpoint_every if checkpoint_every is None else checkpoint_every
@@ -125,25 +129,35 @@ def drive(
     with contextlib.ExitStack() as stack:
         for run in [] if locked else runs:
             stack.enter_context(run.folder.lock())
-        stack.enter_context(terminate_as_interrupt())
+        signals = stack.enter_context(Signals(all(agent.rewinds for agent in agents)))
         for run in runs:
             run.saved = run.agent.iteration if run.resumed else None
+            run.recorded = run.agent.iteration
             run.folder.truncate(run.agent.iteration)
             sinks.append(_sinks(run, tensorboard, wandb))
         try:
             with Progress(until, label, sum(len(agent.seeds) for agent in agents)) as shown:
-                for reports in _reports(agents, until, shown.decision):
+
+                def on_decision(t: int, length: int) -> None:
+                    shown.decision(t, length)
+                    signals.decision(t, length)
+
+                for reports in _reports(agents, until, on_decision):
                     for run, report, own in zip(runs, reports, sinks, strict=True):
-                        _record(run, report, own, due=_due(run.agent.iteration, every, until))
+                        _record(run, report, own, signals, due=_due(run.agent.iteration, every, until))
                     shown.iteration(_summary(agents, reports))
+                    signals.report()
         except (KeyboardInterrupt, RunFault, SombrlError, jax.errors.JaxRuntimeError) as stop:
+            signals.mute()
             if isinstance(stop, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(stop):
                 raise
             for run in runs:
-                if run.saved != run.agent.iteration and run.agent.iteration > 0:
+                if run.saved != run.agent.iteration == run.recorded and run.agent.iteration > 0:
                     run.agent.save_checkpoint(run.folder)
-            folders = " ".join(str(run.folder.path) for run in runs)
-            where = f"{agents[0].iteration} of {until} iterations are saved; continue with: sombrl resume {folders}"
+                    run.saved = run.agent.iteration
+            where = f"{runs[0].saved or 0} of {until} iterations are saved"
+            if runs[0].saved != until:
+                where += f"; continue with: sombrl resume {' '.join(str(run.folder.path) for run in runs)}"
             if isinstance(stop, SombrlError) and agents[0].iteration == 0:
                 raise
             if isinstance(stop, RunFault | SombrlError):
@@ -175,19 +189,24 @@ def _reports(agents: Sequence[Agent], until: int, on_decision: Callable[[int, in
             yield [report]
 
 
-def _record(run: Run, report: Any, sinks: Sequence[Sink], *, due: bool) -> None:
+def _record(run: Run, report: Any, sinks: Sequence[Sink], signals: Signals, *, due: bool) -> None:
     """Write what an iteration has brought; its report is of the agent's own kind."""
     agent, rows = run.agent, run.agent.rows(report)
     if not run.warned and (warning := agent.reward_warning(report)):
         print(f"sombrl: {warning}", file=sys.stderr)
         run.warned = True
-    if agent.evaluation_due():
-        returns = agent.evaluate(agent.run_config.eval_episodes).mean(axis=0).tolist()
-        rows = [row | {"eval/ep_rew_mean": value} for row, value in zip(rows, returns, strict=True)]
-    run.folder.append(rows)
+    try:
+        if agent.evaluation_due():
+            returns = agent.evaluate(agent.run_config.eval_episodes).mean(axis=0).tolist()
+            rows = [row | {"eval/ep_rew_mean": value} for row, value in zip(rows, returns, strict=True)]
+    finally:  # stopped at once, an evaluation costs its own number alone
+        with signals.held():
+            run.folder.append(rows)
+            run.recorded = agent.iteration
+            if due:
+                agent.save_checkpoint(run.folder)
+                run.saved = agent.iteration
     if due:
-        agent.save_checkpoint(run.folder)
-        run.saved = agent.iteration
         _film(run)
     for sink in sinks:
         sink.write(rows)

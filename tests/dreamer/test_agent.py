@@ -186,7 +186,7 @@ def test_the_share_of_the_uniform_distribution_is_a_choice():
 
 
 def test_what_is_saved_in_the_middle_of_an_iteration_is_the_end_of_the_last_one(tmp_path):
-    """Ctrl-C, or a fault: records and updates of the iteration that did not end are forgotten."""
+    """A second Ctrl-C, or a fault: records and updates of the iteration that did not end are forgotten."""
     trained, whole = agent(decisions=96), agent(decisions=96)
     for _ in trained.iterations(2):
         pass
@@ -240,3 +240,23 @@ def test_numbers_that_are_none_are_saved_at_the_end_of_the_last_iteration_too(mo
         next(iter(trained.iterations(2)))
     trained.loop.rewind()  # as saving does
     assert trained.loop.replays[0].added == added
+
+
+def test_a_signal_between_a_report_and_its_agent_leaves_no_replay_that_is_ahead(monkeypatch):
+    trained = agent(decisions=96)
+    next(iter(trained.iterations(1)))
+    added, state = trained.loop.replays[0].added, trained.state
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trained.envs, "get_state", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(trained.iterations(2)))
+    assert trained.iteration == 1 and trained.state is state and trained.loop.replays[0].added > added
+    trained.loop.rewind()  # as saving does
+    assert trained.loop.replays[0].added == added
+    next(iter(trained.iterations(2)))
+    trained.loop.rewind()  # what the agent has taken over stays
+    assert trained.iteration == 2 and trained.loop.replays[0].added == 2 * added

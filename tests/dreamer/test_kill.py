@@ -1,4 +1,4 @@
-"""kill -9 of Dreamer and of its simulators: the run goes on, exactly where nothing was lost."""
+"""kill -9 of Dreamer and of its simulators, Ctrl-C and SIGTERM: the run goes on, exactly where nothing was lost."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.small import reproducible_rows
+from tests.small import reproducible_rows, run_signalled
 
 SETTINGS = {
     "env": "dmc:cartpole-swingup",
@@ -56,6 +56,19 @@ def test_the_trainer_is_killed_in_the_middle_of_an_episode(reference, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert len(reference) > 2
+    resumed = subprocess.run(command("resume", str(folder), "--no-tensorboard"), capture_output=True, text=True)
+    assert resumed.returncode == 0, resumed.stderr
+    assert reproducible_rows(folder) == reference
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_for_the_end_of_the_report(sent, reference, tmp_path):
+    """It comes after five of twelve ticks, when latents of the report before were written over already."""
+    folder = tmp_path / "run"
+    stopped = run_signalled(["train", "dreamer", *FLAGS, "--env-workers", "2", "--out", folder], sent, 17)
+    assert stopped.returncode == 130, stopped.stderr
+    assert "stopping after this report" in stopped.stderr and "Traceback" not in stopped.stderr
+    assert f"2 of 4 iterations are saved; continue with: sombrl resume {folder}" in stopped.stderr
     resumed = subprocess.run(command("resume", str(folder), "--no-tensorboard"), capture_output=True, text=True)
     assert resumed.returncode == 0, resumed.stderr
     assert reproducible_rows(folder) == reference

@@ -225,6 +225,19 @@ def test_a_killed_worker_is_replaced_where_that_was_asked_for(caplog):
     assert all(map(gone, new))
 
 
+def test_signals_to_all_are_for_the_parent_alone():
+    """A scheduler sends them to every process of a job, and the parent has a report to finish."""
+    envs = pool()
+    envs.reset(0)
+    children = pids(envs)
+    for pid in children:
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
+    assert not envs.step(np.zeros((3, 2)), ON).truncated.any() and pids(envs) == children
+    envs.close()
+    assert all(map(gone, children))
+
+
 def test_rows_that_were_resting_learn_of_it_when_they_wake():
     envs = pool(restart=True, workers=1)
     seen = envs.reset(0)

@@ -53,6 +53,7 @@ class DreamerAgent(Agent):
     """Dreamer on an environment, for one or several seeds."""
 
     checkpoint_every = 10  # each holds the whole replay
+    rewinds = False  # latents that updates have written stay in it
 
     def __init__(self, algorithm: str, config: DreamerConfig, run_config: RunConfig, env: Any = None):
         keep_programs()
@@ -126,8 +127,9 @@ class DreamerAgent(Agent):
             self._zero_shot = self.evaluate(self.run_config.eval_episodes).mean(axis=0)
         self.place_envs()
         for report in self.loop.iterations(self.state, self.iteration, until, self.ticks, on_decision):
-            self._learned, self.iteration = report.state, report.iteration + 1
-            self._env_state = self.envs.get_state()
+            at, simulators = report.iteration + 1, self.envs.get_state()
+            # One statement: a signal that comes in between would leave the replay newer than the rest, or older.
+            self._learned, self.iteration, self._env_state, self.loop.marks = report.state, at, simulators, []
             yield report
 
     def prepare(self) -> None:

@@ -167,7 +167,7 @@ class DreamerLoop:
             for seed in self.seeds
         ]
         self.ratio = UpdateRatio(config.ratio or 0.0, config.batch_size, config.batch_length)
-        self._marks: list[Callable[[], None]] = []  # ways back to the end of the last iteration
+        self.marks: list[Callable[[], None]] = []  # ways back to the end of the last iteration
         self._lots = programs.lots(len(self.seeds))
         self._who = [jnp.asarray(self.seeds[lot], jnp.uint32) for lot in self._lots]
 
@@ -201,17 +201,18 @@ class DreamerLoop:
         ticks: int,
         on_decision: Callable[[int, int], None] = lambda decision, length: None,
     ) -> Iterator[DreamerReport]:
-        """Yield a report per `ticks` ticks."""
+        """Yield a report per `ticks` ticks; `rewind` takes it back until the next is asked for, or `marks` are none."""
         for n in range(first, until):
             report = self._iteration(n, state, ticks, on_decision)
             state = report.state
             yield report
+            self.marks = []
 
     def rewind(self) -> None:
         """Forget an iteration that did not come to its end: its records, and the updates it owed."""
-        for way_back in self._marks:
+        for way_back in self.marks:
             way_back()
-        self._marks = []
+        self.marks = []
 
     def practise(self, state: DreamerLoopState, updates: int) -> DreamerLoopState:
         """So many updates on what is recorded, without moving."""
@@ -229,7 +230,7 @@ class DreamerLoop:
     ) -> DreamerReport:
         self.rewind()
         done = self.ratio.state()
-        self._marks = [replay.mark() for replay in self.replays] + [lambda: self.ratio.restore(done)]
+        self.marks = [replay.mark() for replay in self.replays] + [lambda: self.ratio.restore(done)]
         clock = _Clock()
         session = _Session(self, state.learned, clock)
         streams = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state.streams)
@@ -254,7 +255,6 @@ class DreamerLoop:
         returns, lengths = self._ended(ended)
         state = DreamerLoopState(ended_with, streams, state.ticks + ticks)
         decisions = (streams.decisions - before).reshape(len(self.seeds), -1).sum(axis=1)
-        self._marks = []  # nothing can go wrong any more
         return DreamerReport(n, state, returns, lengths, decisions, metrics, clock.seconds())
 
     def _begin(self, streams: Streams) -> Callable[[], Step] | None:

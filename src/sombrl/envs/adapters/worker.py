@@ -95,7 +95,8 @@ class Board:
 
 def serve(link_fd: int, board_fd: int) -> None:
     """The life of a worker. Its first message says what to make; an end of the connection ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who then hangs up
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # for the parent, who still needs this process, and then hangs up
     link = Link(socket.socket(fileno=link_fd))
     envs: AbstractEnvs | None = None
     try:
