@@ -93,8 +93,9 @@ def test_reports_count_episodes_and_decisions():
     assert all(np.isfinite(row["policy/bonus_weight"]) for row in rows)
 
 
-def test_evaluation_does_not_disturb_training():
-    watched, alone = agent(), agent()
+@pytest.mark.parametrize("give", [str, gymnasium.make], ids=["name", "ready"])
+def test_evaluation_does_not_disturb_training(give):
+    watched, alone = (agent(env=give("Pendulum-v1")) for _ in range(2))
     watched.learn(60, callback=lambda agent, report: agent.evaluate(1) is not None)
     alone.learn(60)
     for ours, theirs in zip(leaves(watched), leaves(alone), strict=True):
