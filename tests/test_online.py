@@ -12,6 +12,7 @@ from sombrl.controllers.sac_losses import gaussian
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs import RunFolder
 from sombrl.train import Run, drive, resume, train
+from tests.envs.tiny import Tiny
 from tests.test_loop import leaves
 
 TINY = {"hidden": (8, 8), "batch_size": 8}
@@ -93,14 +94,24 @@ def test_reports_count_episodes_and_decisions():
     assert all(np.isfinite(row["policy/bonus_weight"]) for row in rows)
 
 
-def test_evaluation_does_not_disturb_training():
-    watched, alone = agent(), agent()
+@pytest.mark.parametrize("give", [str, gymnasium.make], ids=["name", "ready"])
+def test_evaluation_does_not_disturb_training(give):
+    watched, alone = (agent(env=give("Pendulum-v1")) for _ in range(2))
     watched.learn(60, callback=lambda agent, report: agent.evaluate(1) is not None)
     alone.learn(60)
     for ours, theirs in zip(leaves(watched), leaves(alone), strict=True):
         assert np.array_equal(ours, theirs)
     first, again = watched.evaluate(2), watched.evaluate(2)
     assert np.array_equal(first, again)  # the policy's mode, on the same starts
+
+
+def test_a_ready_environment_that_cannot_be_put_back_stops_training():
+    env = Tiny(fault="random steps")
+    with pytest.raises(SombrlError, match=r"did not replay .*; evaluate has moved it, so give a function"):
+        agent("sac", env).learn(60, callback=lambda agent, report: agent.evaluate(1) is not None)
+    table = env.reset(seed=0)[0]
+    alone, batch = (agent("sac", env).predict(seen)[0] for seen in (table, np.stack([table] * 3)))
+    assert alone.shape == (2,) and batch.shape == (3, 2)
 
 
 def test_workers_evaluate_too_and_stay_for_the_next_time():

@@ -53,6 +53,8 @@ class Agent:
     """Iterations between checkpoints, unless a run says otherwise."""
     rewinds = True
     """Whether an iteration that did not come to its end can be taken back to the bit."""
+    _lent = False
+    """Whether an evaluation has moved the training's own simulator: there is one ready environment only."""
 
     def __init__(self, algorithm: str, config: Any, run_config: RunConfig, env: Any = None):
         if algorithm not in ALGORITHMS:
@@ -141,11 +143,33 @@ class Agent:
         for report in reports:
             self.advance(report)
             yield report
+            if self.iteration < until:
+                self.take_back()
 
     def place_envs(self) -> None:
         """Bring the environments to where the last iteration left them."""
         if self._env_state is not None:
             self.envs.set_state(self._env_state)
+        self._lent = False
+
+    def take_back(self) -> None:
+        """Go on with the environments where they were, whatever was evaluated since the last report."""
+        if not self._lent:
+            return
+        try:
+            self.place_envs()
+        except SombrlError as error:
+            raise SombrlError(
+                f"{str(error).rstrip('.')}; evaluate has moved it, so give a function that makes environments instead "
+                "of a ready one."
+            ) from error
+
+    def lend(self, envs: AbstractEnvs) -> None:
+        """Note that an evaluation moves `envs`, which may be the training's own."""
+        if self._env is None:
+            return
+        ours, theirs = ([env.unwrapped for env in getattr(lot, "envs", [])] for lot in (self.envs, envs))
+        self._lent |= any(one is other for one in ours for other in theirs)
 
     def advance(self, report: Report) -> None:
         """Be at the end of the report's iteration."""
@@ -299,11 +323,7 @@ class Agent:
         `deterministic` plans for the task alone under the mean model; otherwise as in training. Takes one
         observation or a batch of them; hand `state` back with the next call so that plans are warm-started.
         """
-        obs = np.asarray(observation, np.float32)
-        single = obs.ndim == 1
-        obs = obs[None] if single else obs.reshape(obs.shape[0], -1)
-        if obs.shape[1] != self.envs.spec.obs_dim:
-            raise SombrlError(f"an observation has {self.envs.spec.obs_dim} numbers, not {obs.shape[1]}.")
+        obs, single = self.envs.spec.obs_layout.rows(observation)
         compiled, mdp, fresh, keys = self._predictor("predict" if deterministic else "explore", len(obs))
         if state is None or state.decision.shape[0] != len(obs):
             state = fresh
@@ -373,6 +393,7 @@ class Agent:
     ) -> Iterator[Chunk]:
         """Whole episodes of the newest posterior, on fresh environments and starts never trained on."""
         envs = self._evaluation_envs(render=on_step is not None)
+        self.lend(envs)
         setting, learner_state = FiniteHorizon(envs.spec.episode_length), self._fitted()
         start_key = role_keys(self.seeds, EVALUATION_EPISODES, ("start",))["start"]
         # A planner starts afresh; a policy is what was learned.
@@ -474,6 +495,7 @@ class Agent:
 
     def save(self, path: str | Path) -> None:
         """Write a new run folder with this agent in it; `sombrl.load`, `sombrl resume` and `eval` read it."""
+        self.prepare()  # what is loaded again is prepared
         self.save_checkpoint(RunFolder.create(Path(path), self.to_json(), ["Agent.save"]))
 
     def save_checkpoint(self, folder: RunFolder) -> None:

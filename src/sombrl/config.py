@@ -5,6 +5,7 @@ import types
 import typing
 from typing import Any, Literal
 
+from sombrl.names import check_choices
 from sombrl.records import SombrlError
 from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Setting, Unsupervised, UpdateRule
 
@@ -61,7 +62,8 @@ class RunConfig:
     """How many seeds to train together: seed, seed + 1, …"""
 
     def __post_init__(self):
-        """Refuse impossible numbers."""
+        """Refuse unknown names and impossible numbers."""
+        check_choices(self)
         if self.decisions is not None and self.decisions < 1:
             raise SombrlError(f"--decisions must be at least 1, not {self.decisions}.")
         if self.eval_every < 0:

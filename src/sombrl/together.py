@@ -62,6 +62,8 @@ def iterate(
         for agent, part in zip(agents, parts, strict=True):
             agent.advance(part)
         yield parts
+        for agent in agents if first.iteration < until else []:
+            agent.take_back()
 
 
 def _require_alike(one: "Agent", other: "Agent") -> None:

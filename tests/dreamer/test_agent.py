@@ -1,8 +1,10 @@
 """Dreamer as an agent: seeds do not meet, a resumed run is the same run, and bad input gets a sentence."""
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Discrete
 
 import sombrl
 from sombrl.algorithms.dreamer import DreamerExplore
@@ -112,6 +114,101 @@ def test_predict_and_evaluate_leave_training_alone(pair):
         np.testing.assert_array_equal(old, np.asarray(new))
     with pytest.raises(SombrlError, match="3 numbers"):
         trained.predict(np.zeros(4, np.float32))
+
+
+class Corridor(gymnasium.Env):
+    """Rooms 2 to 5 in a row; `show` says how they are seen."""
+
+    action_space = Box(-1.0, 1.0, (1,))
+    room, door = Discrete(4, start=2), Box(-9.0, 9.0, (2, 2))
+    spaces = {"dict": Dict(room=room, door=door), "room": room, "door": door}  # noqa: RUF012
+
+    def __init__(self, show):
+        self.show, self.observation_space = show, self.spaces[show]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = int(self.np_random.integers(2, 6))
+        return self.see(), {}
+
+    def step(self, action):
+        self.at = int(np.clip(self.at + np.sign(action[0]), 2, 5))
+        return self.see(), float(self.at), False, False, {}
+
+    def see(self):
+        seen = {"room": self.at, "door": np.arange(4.0).reshape(2, 2) - self.at}
+        return seen if self.show == "dict" else seen[self.show]
+
+
+@pytest.mark.parametrize("show", Corridor.spaces)
+def test_predict_sees_what_training_sees(show):
+    untrained = sombrl.make("dreamer", lambda: Corridor(show), **(SETTINGS | {"envs": 1}))
+    trained_on = untrained.envs.reset(0)
+    seen, networks = untrained.envs.envs[0].see(), untrained.state.learned.networks
+    start = untrained._fresh(1, 0), trained_on, np.ones(1, bool)
+    wanted, _ = untrained._choose(untrained._chooser, networks, [0], *start)
+    alone, _ = untrained.predict(seen)
+    np.testing.assert_array_equal(alone, np.clip(wanted[0], -1, 1))
+    batch = {name: np.stack([value] * 2) for name, value in seen.items()} if show == "dict" else np.stack([seen] * 2)
+    assert untrained.predict(batch)[0].shape == (2, 1)
+    with pytest.raises(SombrlError, match=r"an observation is|the observation 'room' is"):
+        untrained.predict({"room": 1, "door": np.zeros((2, 2))} if show == "dict" else np.full((3, 3), 7.5))
+
+
+class Hourglass(gymnasium.Env):
+    """It shows how often it was moved: in this episode, or ever, which no seed brings back."""
+
+    observation_space, action_space = Box(0.0, np.inf, (1,)), Box(-1.0, 1.0, (1,))
+
+    def __init__(self, turned):
+        self.turned, self.moved = turned, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.moved = 0 if self.turned else self.moved
+        return np.array([self.moved], np.float32), {}
+
+    def step(self, action):
+        self.moved += 1
+        return np.array([self.moved], np.float32), 1.0, False, False, {}
+
+
+def learn_on(env, look=lambda trained: None):
+    """Twelve records at a time of episodes that have eight, so between reports the environment is inside of one."""
+    trained, rows = sombrl.make("dreamer", env, **(SETTINGS | {"envs": 1, "report_every": 12})), []
+
+    def note(trained, report):
+        rows.append(trained.rows(report))
+        look(trained)
+
+    return trained.learn(36, callback=note), rows
+
+
+def test_evaluation_on_a_ready_environment_leaves_training_where_it_was():
+    watched, seen = learn_on(Hourglass(turned=True), lambda trained: trained.evaluate(1))
+    alone, unseen = learn_on(Hourglass(turned=True))
+    np.testing.assert_equal(without_time(seen), without_time(unseen))
+    theirs = alone.loop.replay_state()
+    for name, value in watched.loop.replay_state().items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize("give", [lambda env: env, lambda env: lambda: env], ids=["ready", "always the same"])
+def test_an_episode_that_cannot_be_put_back_is_abandoned(give, capsys):
+    """Never does it go on somewhere else."""
+    trained, rows = learn_on(give(Hourglass(turned=False)), lambda trained: trained.evaluate(1))
+    replay = trained.loop.replays[0]
+    moved, first, last, terminal = (replay._stream(n, 0, 36) for n in ("obs/obs", "first", "last", "terminal"))
+    assert np.all(np.diff(moved[:, 0])[~first[1:]] == 1)
+    assert np.flatnonzero(first).tolist() == [0, 8, 12, 20, 24, 32]
+    np.testing.assert_array_equal(np.flatnonzero(last), np.flatnonzero(first)[1:] - 1)
+    assert not terminal.any() and rows[-1][0]["rollout/ep_len_mean"] == 7
+    assert capsys.readouterr().err.count("cannot be put back, so its episode is abandoned") == 2
+
+
+def test_what_takes_a_planner_is_refused(pair):
+    with pytest.raises(SombrlError, match="dreamer does not plan: train with --explore unsupervised"):
+        pair[0].max_uncertainty(1)
 
 
 def test_bad_settings_get_a_sentence():

@@ -98,5 +98,8 @@ def test_films_show_windows_within_an_episode_where_there_are_some():
         replay.add(
             record | {"first": np.array([t in (0, 23)]), "last": np.array([t == 22]), "terminal": np.zeros(1, bool)}
         )
+    sizes, read = [], replay._windows
+    replay._windows = lambda positions, new: (sizes.append(len(positions)), read(positions, new))[1]
     assert replay.latest(2, 1).positions[:, 1].tolist() == [15, 10]
+    assert sizes == [2], "pictures that nobody sees are not read"
     assert replay.latest(5, 1).positions[:, 1].tolist() == [15, 10, 5, 0, 20]

@@ -3,6 +3,7 @@
 import shutil
 
 import equinox as eqx
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import sombrl
 from sombrl.dreamer.start import TASK, WORLD
 from sombrl.errors import SombrlError
+from sombrl.runs import RunFolder
 
 from .test_agent import SETTINGS, without_time
 
@@ -80,6 +82,37 @@ def test_what_follows_resumes_exactly_even_if_the_source_is_gone(explored, tmp_p
     shutil.rmtree(source)
     resumed = sombrl.load(tmp_path / "half")
     np.testing.assert_equal(without_time([resumed.rows(report) for report in resumed.iterations(2)]), rows[1:])
+
+
+def test_a_source_is_found_from_another_folder(explored, tmp_path, monkeypatch):
+    """Killed before its first checkpoint, a run begins anew, wherever it is resumed."""
+    path, before = explored
+    monkeypatch.chdir(path.parent)
+    RunFolder.create(tmp_path / "run", agent(start_from=path.name).to_json(), ["test"])
+    monkeypatch.chdir(tmp_path)
+    resumed = sombrl.load(tmp_path / "run", fresh=True)
+    resumed.prepare()
+    assert resumed.loop.replays[0].added == before.loop.replays[0].added
+
+
+def test_what_is_saved_untrained_has_the_source_in_it(explored, tmp_path):
+    path, before = explored
+    agent(start_from=str(path)).save(tmp_path / "run")
+    ours, theirs = sombrl.load(tmp_path / "run"), before.state.learned.networks
+    assert same(ours.state.learned.networks.rssm, jax.tree.map(lambda leaf: leaf[:1], theirs.rssm))
+    assert ours.loop.replays[0].added == before.loop.replays[0].added
+    with pytest.raises(SombrlError, match="there is no run"):
+        agent(start_from=str(tmp_path / "nothing")).save(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_object_has_no_name_to_know_it_by(explored):
+    """What looks like the source's environment may be another."""
+    path, _ = explored
+    settings = SETTINGS | {"decisions": 48, "start_from": str(path)}
+    heavy = sombrl.make("dreamer", lambda: gymnasium.make("Pendulum-v1", g=20.0), **settings)
+    heavy.prepare()
+    assert heavy.loop.replays[0].added == 0
 
 
 def test_another_task_has_the_model_alone(explored):

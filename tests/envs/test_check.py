@@ -75,6 +75,27 @@ def test_a_picture_that_never_changes():
     assert "never changed" not in sentences(check_env(Gallery, episode_length=20), "warning")
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_a_grey_picture_of_floats_is_told(dtype):
+    """In colour it is refused."""
+    space = Box(0, 1 if dtype == np.float32 else 255, (16, 16), dtype)
+
+    class Grey(Tiny):
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return space.low.copy(), {}
+
+        def step(self, action):
+            return self.np_random.integers(2, size=space.shape).astype(dtype), 0.0, False, False, {}
+
+    told = "read as 256 numbers: if it is a picture, give it as uint8"
+    findings = check_env(lambda: Grey(obs_space=space), episode_length=20)
+    assert not sentences(findings, "error")
+    assert (told in sentences(findings, "warning")) == (dtype == np.float32)
+    colour = check_env(lambda: Tiny(obs_space=Box(0, 1, (16, 16, 3))), episode_length=20)
+    assert "looks like images; give those as uint8" in sentences(colour, "error")
+
+
 def test_ready_environments_stay_open():
     env = gymnasium.make("Pendulum-v1")
     assert "known" in sentences(check_env(env), "ok")

@@ -2,12 +2,15 @@
 
 import struct
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Discrete
 
 from sombrl.algorithms import ALGORITHMS
+from sombrl.envs.adapters.boxes import check_spaces, to_row
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
 from sombrl.envs.guards import require_vectors
 from sombrl.envs.interface import EnvSpec
@@ -67,6 +70,86 @@ def test_a_spec_without_a_layout_is_one_vector():
     spec = EnvSpec("x", 5, 2, 10, 1)
     assert spec.obs_dtype == np.float32 and spec.obs_layout.parts == (Part("obs", (5,), "vector"),)
     assert hash(EnvSpec("x", 25, 2, 10, 1, layout=MIXED)) == hash(EnvSpec("x", 25, 2, 10, 1, layout=MIXED))
+
+
+SPACES = {
+    "vector": Box(-9.0, 9.0, (3,)),
+    "one number": Box(-9.0, 9.0, (1,)),
+    "a number": Box(-9.0, 9.0, ()),
+    "matrix": Box(-9.0, 9.0, (2, 2), np.float64),
+    "whole numbers": Box(0, 9, (2,), np.int64),
+    "grey": Box(0, 255, (4, 6), np.uint8),
+    "colour": Box(0, 255, (4, 6, 3), np.uint8),
+    "place": Discrete(4, start=2),
+    "below": Discrete(4, start=-3),
+    "dict": Dict(
+        a=Discrete(3, start=-1), b=Box(0, 255, (4, 6), np.uint8), c=Box(-9.0, 9.0, (2, 2)), d=Box(-9, 9, (1,))
+    ),
+    "vectors": Dict(a=Box(-9.0, 9.0, (2,)), b=Box(-9.0, 9.0, (3,))),
+}
+
+
+class Shows(gymnasium.Env):
+    """Nothing but spaces."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, space):
+        self.observation_space = space
+
+
+def read(space):
+    layout, _ = check_spaces(Shows(space), "Shows")
+    return layout
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_what_an_environment_gives_is_what_training_has(name):
+    """One observation or a batch, as Stable-Baselines3 has them, with the numbers of the adapter."""
+    space = SPACES[name]
+    layout = read(space)
+    space.seed(0)
+    several = [space.sample() for _ in range(3)]
+    trained = np.stack([to_row(obs, space, layout, name) for obs in several])
+    row, single = layout.rows(several[0])
+    assert single and row.dtype == layout.dtype and row.tobytes() == trained[:1].tobytes()
+    for count in (3, 1):
+        if isinstance(space, Dict):
+            batch = {key: np.stack([obs[key] for obs in several[:count]]) for key in space}
+        else:
+            batch = np.stack([np.asarray(obs) for obs in several[:count]])
+        rows, single = layout.rows(batch)
+        assert not single and rows.tobytes() == trained[:count].tobytes()
+    if len(layout.parts) > 1:
+        rows, single = layout.rows(trained)
+        assert not single and rows.tobytes() == trained.tobytes()
+
+
+@pytest.mark.parametrize(
+    "name, observation, told",
+    [
+        ("vector", np.zeros(4), r"an observation is 3 numbers, or a batch of such, not an array of shape \(4,\)"),
+        ("vector", np.array([0.0, np.nan, 0.0]), "is 3 numbers, not nan"),
+        ("vector", np.array([0.0, 1e300, 0.0]), "is 3 numbers, not inf"),
+        ("vector", {"x": np.zeros(3)}, "a dict of 'obs' .*: 'obs' is missing"),
+        ("vector", "left", "is 3 numbers, not a str"),
+        ("one number", np.zeros(5), r"is 1 number, or a batch of such, not an array of shape \(5,\)"),
+        ("matrix", np.zeros((3, 2)), r"4 numbers, shape \(2, 2\), or a batch"),
+        ("colour", np.zeros((4, 6, 3)), r"an image of uint8, shape \(4, 6, 3\), not of float64"),
+        ("colour", np.zeros((3, 4, 6, 2), np.uint8), r"shape \(4, 6, 3\), or a batch of such"),
+        ("place", 1, "one of the integers 2 to 5, not 1"),
+        ("place", np.array([2, 6]), "one of the integers 2 to 5, not 6"),
+        ("place", 2.0, "one of the integers 2 to 5, not of float64"),
+        ("dict", np.zeros(3), r"a dict of 'a' \(one of .* and 'b' .*, not an array of float64 \(3,\)"),
+        ("vectors", {"a": np.zeros(2)}, "'b' is missing"),
+        ("vectors", {"a": np.zeros(2), "b": np.zeros(2)}, "the observation 'b' is 3 numbers"),
+        ("vectors", {"a": np.zeros((2, 2)), "b": np.zeros((4, 3))}, "batches of the same size, not 'a'"),
+    ],
+)
+def test_what_no_environment_gives_is_refused(name, observation, told):
+    with pytest.raises(SombrlError, match=told) as error:
+        read(SPACES[name]).rows(observation)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["gp-icem", "mbpo", "sac", "maxinfo-sac", "sim-fsvgd"])

@@ -30,7 +30,7 @@ from sombrl.dreamer.laprop import laprop
 from sombrl.dreamer.returns import ReturnScale, with_bonus
 from sombrl.dreamer.sizes import SIZES, Size
 from sombrl.dynamics.rssm import RSSM, Latent, dynamics_losses, zero_latent
-from sombrl.names import nearest
+from sombrl.names import check_choices, nearest
 from sombrl.records import SombrlError
 
 REPRESENTATION_SCALE, REPLAY_VALUE_SCALE = 0.1, 0.3  # of these losses; all others count once
@@ -63,6 +63,7 @@ class DreamerExplore:
         """Refuse unknown names and impossible numbers."""
         if self.explore not in STRATEGIES:
             raise nearest(self.explore, STRATEGIES, "exploration of dreamer")
+        check_choices(self)
         for name in ("bonus_weight", "bonus_weight_lr", "bonus_weight_decay"):
             check_range("--" + name.replace("_", "-"), getattr(self, name), 0.0)
         if self.schedule == "auto" and self.explore == "optimistic" and self.bonus_weight == 0:
@@ -124,6 +125,7 @@ class DreamerConfig:
 
     def __post_init__(self):
         """Refuse what cannot be learned with."""
+        check_choices(self)
         if self.size is not None and self.size not in SIZES:
             raise nearest(self.size, SIZES, "size of dreamer")
         for name in ("envs", "batch_size", "batch_length", "horizon", "capacity"):

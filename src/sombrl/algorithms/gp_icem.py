@@ -16,6 +16,7 @@ from sombrl.envs.base import ENDLESS, AbstractEnvs
 from sombrl.envs.guards import require_vectors
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.exploration.config import ExploreConfig
+from sombrl.names import check_choices
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
 
@@ -34,6 +35,10 @@ class GPICEMConfig:
     gp: GPConfig = dataclasses.field(default_factory=GPConfig)
     icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
     mppi: MPPIConfig = dataclasses.field(default_factory=MPPIConfig)
+
+    def __post_init__(self):
+        """Refuse unknown names."""
+        check_choices(self)
 
 
 def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:

@@ -17,6 +17,7 @@ from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.guards import require_vectors
 from sombrl.exploration.config import ExploreConfig
+from sombrl.names import check_choices
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
 
@@ -40,7 +41,8 @@ class MBPOConfig:
     icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
 
     def __post_init__(self):
-        """Refuse an impossible capacity."""
+        """Refuse an unknown name and an impossible capacity."""
+        check_choices(self)
         if self.capacity < 1:
             raise SombrlError(f"--capacity must be at least 1 transition, not {self.capacity}.")
 

@@ -24,6 +24,7 @@ from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.rc_car import RCCar
 from sombrl.envs.rc_car_prior import GAP_STD, LIKELIHOOD_STD, CarBodyFrame, CarSimulator, CarWorldFrame
 from sombrl.exploration.config import ExploreConfig
+from sombrl.names import check_choices
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
 from sombrl.starts import starts_of
@@ -59,7 +60,8 @@ class SimFSVGDConfig:
     sac: SACConfig = SEARCH_SAC
 
     def __post_init__(self):
-        """Refuse an impossible capacity, and a simulator that is not there or not used."""
+        """Refuse unknown names, an impossible capacity, and a simulator that is not there or not used."""
+        check_choices(self)
         if self.prior == "none" and self.use != "prior":
             raise SombrlError(f"--use {self.use} needs a simulator: add --prior low-fidelity or high-fidelity.")
         if self.prior != "none" and self.use == "prior" and self.model.inference != "fsvgd":

@@ -3,7 +3,9 @@
 import dataclasses
 import functools
 import math
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -73,6 +75,8 @@ class DreamerAgent(Agent):
         if env is None and run_config.env.startswith("atari:") and config.ratio is None:
             protocol = run_config.env_options.get("protocol", "atari100k")
             config = dataclasses.replace(config, ratio=ATARI_RATIO.get(protocol))
+        if config.start_from is not None:  # whoever resumes may do so from another folder
+            config = dataclasses.replace(config, start_from=str(Path(config.start_from).expanduser().resolve()))
         self.config = config
         self._taken = 0  # records per seed from another run
         self.envs = self.make_envs()
@@ -126,11 +130,33 @@ class DreamerAgent(Agent):
             self._learned = self.loop.practise(self.state, self.config.start_updates)
             self._zero_shot = self.evaluate(self.run_config.eval_episodes).mean(axis=0)
         self.place_envs()
-        for report in self.loop.iterations(self.state, self.iteration, until, self.ticks, on_decision):
-            at, simulators = report.iteration + 1, self.envs.get_state()
+        while self.iteration < until:
+            self.take_back()
+            now = self.iteration  # one at a time: between two of them an evaluation may have cost an episode
+            (report,) = self.loop.iterations(self.state, now, now + 1, self.ticks, on_decision)
+            at, simulators = now + 1, self.envs.get_state()
             # One statement: a signal that comes in between would leave the replay newer than the rest, or older.
             self._learned, self.iteration, self._env_state, self.loop.marks = report.state, at, simulators, []
             yield report
+
+    def place_envs(self) -> None:
+        """Bring the environments to where the last iteration left them.
+
+        An episode that an evaluation has interrupted and that cannot be replayed is abandoned, and the next one begins.
+        """
+        try:
+            super().place_envs()
+        except SombrlError:
+            if not self._lent:
+                raise
+            over = np.ones_like(self.state.streams.last)
+            self._learned = eqx.tree_at(lambda s: s.streams.last, self.state, over)
+            self._env_state, self._lent = None, False
+            print(
+                f"sombrl: {self.envs.spec.name} was moved by an evaluation and cannot be put back, so its episode is "
+                "abandoned and the next one begins: give a function that makes environments instead of a ready one.",
+                file=sys.stderr,
+            )
 
     def prepare(self) -> None:
         """Take over what `start_from` has, before the first iteration."""
@@ -243,16 +269,10 @@ class DreamerAgent(Agent):
     ) -> tuple[np.ndarray, Remembered]:
         """The action (in the environment's own units) of the first seed's agent, as in Stable-Baselines3.
 
-        `observation`: one, or a batch of them: flat rows, or a dict of parts. Dreamer remembers what it saw: hand
-        `state` back with the next call, and say where episodes start. `deterministic` takes the likeliest action.
+        `observation`: what the environment gives, one or a batch of them. Dreamer remembers what it saw: hand `state`
+        back with the next call, and say where episodes start. `deterministic` takes the likeliest action.
         """
-        flat = self.layout.flatten(observation) if isinstance(observation, dict) else np.asarray(observation)
-        if len(self.layout.parts) == 1 and flat.shape == self.layout.parts[0].shape:
-            flat = flat.reshape(-1)
-        single = flat.ndim == 1
-        obs = flat[None] if single else flat.reshape(flat.shape[0], -1)
-        if obs.shape[1] != self.layout.length:
-            raise SombrlError(f"an observation has {self.layout.length} numbers, not {obs.shape[1]}.")
+        obs, single = self.layout.rows(observation)
         rows = len(obs)
         if state is None or len(state.action) != rows:
             self._streams += not deterministic
@@ -261,7 +281,7 @@ class DreamerAgent(Agent):
             first = np.zeros(rows, bool) if episode_start is None else np.asarray(episode_start, bool)
         programs = self._chooser if deterministic else self._sampler
         one = jax.tree.map(lambda leaf: leaf[:1], self.state.learned.networks)
-        action, state = self._choose(programs, one, self.seeds[:1], state, obs.astype(self.layout.dtype), first)
+        action, state = self._choose(programs, one, self.seeds[:1], state, obs, first)
         scaled = self.envs.physical(executed(action, self.envs.spec.discrete))
         return (scaled[0, ...] if single else scaled), state
 
@@ -283,6 +303,7 @@ class DreamerAgent(Agent):
             raise SombrlError("dreamer's policy is for the task it was trained on: leave out the task.")
         programs = self._sampler if explore else self._chooser
         envs = self._make(self.seeds, render=on_step is not None)
+        self.lend(envs)
         networks, found = self.state.learned.networks, []
         try:
             for stream in range(episodes):
@@ -302,6 +323,13 @@ class DreamerAgent(Agent):
             if self._env is None:
                 envs.close()
         return np.stack(found)
+
+    def max_uncertainty(self, episodes: int) -> np.ndarray:
+        """Refused: it takes a planner."""
+        raise SombrlError(
+            "max_uncertainty plans for σ alone, and dreamer does not plan: train with --explore unsupervised, and read "
+            "explore/imagined_std in the metrics."
+        )
 
     def films(self) -> dict[str, list[np.ndarray]]:
         """What the first seed's first environment saw in its last episode, and `foresight`; empty without images."""

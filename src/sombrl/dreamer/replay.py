@@ -217,9 +217,9 @@ class SequenceReplay:
         if not pairs:
             raise SombrlError(f"no window of {span} records yet; record more before looking at one.")
         pairs = pairs[: 8 * batch]
-        windows = self._windows(np.array(pairs, np.int64), np.zeros(len(pairs), bool))
-        chosen = np.argsort(windows.first[:, 1 + context :].any(axis=1), kind="stable")[:batch]
-        return self._windows(windows.positions[chosen], windows.new[chosen])
+        begins = [self._stream("first", start + 1 + context, start + span, row).any() for row, start in pairs]
+        chosen = np.argsort(begins, kind="stable")[:batch]
+        return self._windows(np.array(pairs, np.int64)[chosen], np.zeros(len(chosen), bool))
 
     def _windows(self, positions: Int[np.ndarray, "batch 2"], new: Bool[np.ndarray, " batch"]) -> Batch:
         batch = len(positions)
@@ -312,12 +312,12 @@ class SequenceReplay:
         uniform = np.stack([row, self.oldest + time], axis=1)
         return np.concatenate([np.array(fresh, np.int64).reshape(-1, 2), uniform]), np.arange(batch) < len(fresh)
 
-    def _stream(self, name: str, begin: int, end: int) -> np.ndarray:
-        """A field of the first stream's records of times `begin` to `end`."""
+    def _stream(self, name: str, begin: int, end: int, row: int = 0) -> np.ndarray:
+        """A field of the records of times `begin` to `end` of one stream."""
         field = self.fields[name]
         nothing = [np.empty((0, *field.shape), field.dtype)]
         runs = self._runs(begin, end - begin)
-        return np.concatenate(nothing + [self._chunks[chunk][name][0, source] for chunk, source, _ in runs])
+        return np.concatenate(nothing + [self._chunks[chunk][name][row, source] for chunk, source, _ in runs])
 
     def _place(self, time: int) -> tuple[int, int]:
         """The chunk of a record and the slot in it."""

@@ -34,7 +34,9 @@ def check_source(agent: Any, source: Any, path: str) -> None:
 
 
 def same_world(agent: Any, source: Any) -> bool:
-    """Whether the records of the source are such as this agent would make."""
+    """Whether the records of the source are such as this agent would make; of an object nobody knows."""
+    if agent._env is not None:
+        return False
     names = ("env", "env_kwargs", "action_cost", "episode_length")
     same = all(getattr(agent.run_config, name) == getattr(source.run_config, name) for name in names)
     return same and agent.envs.spec.action_repeat == source.envs.spec.action_repeat

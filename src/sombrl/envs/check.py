@@ -21,6 +21,7 @@ from sombrl.envs.registry import make_envs
 from sombrl.records import RunFault, SombrlError
 
 WIDE_SCALES = 1e3  # a ratio of standard deviations worth mentioning
+PICTURE_SIDE = 16  # fewer rows or columns are hardly a picture
 # We rescale actions, normalise observations whatever their bounds, and render rarely.
 NOT_OUR_CONCERN = ("symmetric and normalized", "alternative render modes", "value is -infinity", "value is infinity")
 
@@ -74,9 +75,10 @@ def _describe(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> list[F
 
 def _describe_obs(spec: EnvSpec) -> str:
     """The parts of an observation in words."""
-    if spec.layout is None:
+    parts = spec.obs_layout.parts
+    if [(part.name, part.kind) for part in parts] == [("obs", "vector")]:
         return f"{spec.obs_dim} number(s)"
-    return " and ".join(f"{part.name!r} ({_describe_part(part)})" for part in spec.layout.parts)
+    return " and ".join(f"{part.name!r} ({_describe_part(part)})" for part in parts)
 
 
 def _describe_part(part: Part) -> str:
@@ -147,7 +149,8 @@ def _rollout(envs: AbstractEnvs, steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_raw(envs: GymnasiumEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
     """What the simulator itself returns, before sombrl converts it."""
-    env, rng, findings = envs.envs[0], np.random.default_rng(0), []
+    env, rng = envs.envs[0], np.random.default_rng(0)
+    findings = _check_pictures(env.observation_space)
     obs, _ = env.reset(seed=0)
     _, action_space = check_spaces(env, envs.spec.name)
     for _ in range(min(steps, 50)):
@@ -163,6 +166,22 @@ def _check_raw(envs: GymnasiumEnvs, steps: int, options: dict[str, Any]) -> list
             break
     bools = all("return a bool" not in finding.sentence for finding in findings)
     return [*findings, *([Finding("ok", "terminated and truncated are booleans.")] if bools else [])]
+
+
+def _check_pictures(space: gymnasium.Space) -> list[Finding]:
+    """Grey pictures of floats, which look like any other table of numbers."""
+    boxes = space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else [space]
+    return [
+        Finding(
+            "warning",
+            f"Box{box.shape} of {box.dtype} is read as {int(np.prod(box.shape))} numbers: if it is a picture, give it "
+            "as uint8 from 0 to 255.",
+        )
+        for box in boxes
+        if isinstance(box, gymnasium.spaces.Box) and box.dtype != np.uint8
+        if len(box.shape) == 2 and min(box.shape) >= PICTURE_SIDE
+        if np.all(box.low == 0) and np.all((box.high == 1) | (box.high == 255))
+    ]
 
 
 def _lies_outside(obs: Any, space: gymnasium.Space) -> bool:

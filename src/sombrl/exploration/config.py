@@ -20,7 +20,7 @@ from sombrl.exploration.strategies import (
     unsupervised,
 )
 from sombrl.exploration.weight import AbstractWeight, Constant, Exponential, Linear, TheoryConfig, theoretical
-from sombrl.names import nearest
+from sombrl.names import check_choices, nearest
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
 
@@ -56,6 +56,7 @@ class ExploreConfig:
         """Refuse unknown names and impossible numbers."""
         if self.explore not in STRATEGIES and self.explore not in NONEPISODIC_NAMES:
             raise nearest(self.explore, [*STRATEGIES, *NONEPISODIC_NAMES], "exploration")
+        check_choices(self)
         for name, value in (
             ("bonus-weight", self.bonus_weight),
             ("bonus-weight-end", self.bonus_weight_end or 0.0),

@@ -34,17 +34,18 @@ def _layout(space: gymnasium.Space, name: str) -> ObsLayout:
 def _part(space: gymnasium.Space, key: str, what: str) -> Part:
     kind = _describe(space)
     if isinstance(space, Discrete):
-        return Part(key, (), "discrete", int(space.n))
+        return Part(key, (), "discrete", int(space.n), int(space.start))
     if not isinstance(space, Box):
         raise SombrlError(f"{what} is {kind}; sombrl needs a Box of numbers, a Discrete, or a flat Dict of those.")
     shape, count = tuple(space.shape), int(np.prod(space.shape))
     if count == 0:
         raise SombrlError(f"{what} is {kind}, which is empty; give at least one number.")
     if space.dtype == np.uint8:
-        return Part(key, _image_shape(shape, f"{what} is {kind}"), "image")
+        image = _image_shape(shape, f"{what} is {kind}")
+        return Part(key, image, "image", given=None if shape == image else shape)
     if len(shape) == 3:
         raise SombrlError(f"{what} is {kind}, which looks like images; give those as uint8 from 0 to 255.")
-    return Part(key, (count,), "vector")
+    return Part(key, (count,), "vector", given=None if shape == (count,) else shape)
 
 
 def _image_shape(shape: tuple[int, ...], what: str) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ from sombrl.envs.adapters.boxes import check_spaces, count_actions, to_physical,
 from sombrl.envs.adapters.making import EnvSource, frame_limit, known_world, make_many
 from sombrl.envs.guards import check_cost, check_count, check_seeds, refuse_cost, refuse_end
 from sombrl.envs.interface import AbstractEnvs, EnvSpec, Step
+from sombrl.envs.layout import one_vector
 from sombrl.envs.rows import Rows
 from sombrl.errors import SimulatorFault, SombrlError
 
@@ -71,7 +72,6 @@ class GymnasiumEnvs(AbstractEnvs):
             raise refuse_end(name)
         optimal = None if world is None else world.optimal_average()
         optimal = None if optimal is None else repeat * optimal
-        is_vector = isinstance(self._obs_space, Box) and self._layout.dtype == np.float32
         self.spec = EnvSpec(
             name,
             self._layout.length,
@@ -79,7 +79,7 @@ class GymnasiumEnvs(AbstractEnvs):
             length,
             repeat,
             optimal,
-            layout=None if is_vector else self._layout,
+            layout=None if self._layout == one_vector(self._layout.length) else self._layout,
             discrete=discrete,
         )
         self.task = None if world is None else world.task(repeat)
