@@ -173,7 +173,7 @@ def plot(argv: list[str]) -> None:
 
         Args:
             runs: Run folders.
-            out: The picture (.png, .svg or .pdf); default: plots/learning.png in the first run.
+            out: The picture (.png, .svg or .pdf), new; default: plots/learning.png in the first run.
         """
         print(f"wrote {plot_runs(list(runs), out)}")
 
