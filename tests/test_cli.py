@@ -3,11 +3,13 @@
 import csv
 import json
 import shutil
+import signal
+import threading
 
 import numpy as np
 import pytest
 
-from sombrl.cli import main
+from sombrl.cli import COMMANDS, main
 from sombrl.results import read_rows
 from tests.small import SMALL_FLAGS, call
 
@@ -143,6 +145,24 @@ def test_eval_and_lists_print_something_true(run, capsys):
     assert code == 0 and "resume" in out
     code, out, _ = call(["train", "gp-icem", "--help"], capsys)
     assert code == 0 and "--gp.noise-std" in out and "0.03" in out
+
+
+def test_ctrl_c_is_heeded_also_where_python_swallows_it(capsys, monkeypatch):
+    class Leaving:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    def command(argv):
+        Leaving()
+        threading.Event().wait(20)  # it never comes: an interrupt alone ends this early
+
+    monkeypatch.setitem(COMMANDS, "doctor", command)
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores Ctrl-C
+    try:
+        code, _, err = call(["doctor"], capsys)
+    finally:
+        signal.signal(signal.SIGINT, old)
+    assert (code, err) == (130, "sombrl: stopped.\n")
 
 
 def _damage(run, tmp_path, file, *where, value):
