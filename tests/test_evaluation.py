@@ -153,6 +153,15 @@ def test_an_existing_film_is_kept(run, tmp_path):
     assert film.read_text() == "mine"
 
 
+def test_a_film_of_foresight_in_the_way_is_refused_before_the_episodes(trained, tmp_path, monkeypatch):
+    (tmp_path / "film-foresight.gif").write_text("mine")
+    monkeypatch.setattr("sombrl.agent.Agent.foresight", lambda self: [np.zeros((4, 4, 3), np.uint8)])
+    monkeypatch.setattr("sombrl.agent.Agent.evaluate", lambda *a, **k: pytest.fail("evaluated"))
+    with pytest.raises(SombrlError, match=r"film-foresight\.gif is there already"):
+        evaluate_run(trained, episodes=1, video=tmp_path / "film.gif")
+    assert [path.name for path in tmp_path.iterdir()] == ["film-foresight.gif"]
+
+
 def test_missing_writer_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(SombrlError, match=r"needs imageio-ffmpeg: pip install 'sombrl\[video\]'"):

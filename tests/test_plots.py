@@ -99,6 +99,9 @@ def test_pictures_are_written(tmp_path):
     svg = plot_runs([run], tmp_path / "new" / "p.svg").read_text()
     assert "environment frames" in svg
     plot_runs([run], None)  # drawn again: a plot is not data
+    with pytest.raises(SombrlError, match=r"p\.svg is there already: delete it or choose another --out"):
+        plot_runs([run], tmp_path / "new" / "p.svg")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["p.svg"]
 
 
 def test_refusals(tmp_path, monkeypatch):

@@ -561,14 +561,17 @@ def load(path: str | Path, env: Any = None, *, fresh: bool = False) -> Agent:
     `fresh` takes the configuration alone and leaves the agent untrained.
     """
     folder = RunFolder.open(Path(path))
-    data = folder.config
+    data = folder.settings
     if data.get("env_is_object") and env is None:
         raise SombrlError(f"{path} was trained on an environment object: give it again, load(path, env=...).")
-    algorithm = data.get("algorithm", "")
-    if algorithm not in ALGORITHMS:
-        raise nearest(algorithm, ALGORITHMS, "algorithm")
-    config = from_json(ALGORITHMS[algorithm].config, data["config"])
-    agent = new_agent(algorithm, config, from_json(RunConfig, data["run"]), env)
+    algorithm = data["algorithm"]
+    try:
+        if algorithm not in ALGORITHMS:
+            raise nearest(algorithm, ALGORITHMS, "algorithm")
+        config, run_config = from_json(ALGORITHMS[algorithm].config, data["config"]), from_json(RunConfig, data["run"])
+        agent = new_agent(algorithm, config, run_config, env)
+    except SombrlError as error:
+        raise SombrlError(f"{folder.path / 'config.json'}: {error}") from error
     return agent if fresh else agent.restore(folder)
 
 

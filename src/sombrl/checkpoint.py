@@ -167,6 +167,20 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def check_new(path: Path, flag: str) -> None:
+    """Refuse a file that is there already, or that cannot be because a folder on its way is a file."""
+    check_parents(path, flag)
+    if os.path.lexists(path):
+        raise SombrlError(f"{path} is there already: delete it or choose another {flag}.")
+
+
+def check_parents(path: Path, flag: str) -> None:
+    """Refuse a path through a file."""
+    there = next((parent for parent in Path(path).parents if os.path.lexists(parent)), Path())
+    if not there.is_dir():
+        raise SombrlError(f"{there} is no folder, so that {path} cannot be in it: choose another {flag}.")
+
+
 @contextmanager
 def new_folder(path: Path, what: str) -> Iterator[Path]:
     """Where to write the files of the new folder `path`: it has its name when all of them are on the disk, or never."""
@@ -191,7 +205,10 @@ def _number(path: Path) -> int:
 
 def _none_valid(folder: Path, damaged: list[Damaged]) -> SombrlError:
     if not damaged:
-        return SombrlError(f"there is no checkpoint in {folder}; start the run again from the beginning.")
+        return SombrlError(
+            f"nothing is saved in {folder} yet: wait for the first checkpoint if {folder.parent} is being trained, or "
+            f"continue it with sombrl resume {folder.parent}."
+        )
     reasons = ", ".join(f"{error.number}: {error.reason}" for error in damaged)
     return SombrlError(f"every checkpoint in {folder} is damaged ({reasons}); start the run again from the beginning.")
 

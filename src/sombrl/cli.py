@@ -1,8 +1,10 @@
 """The command line. Every flag comes from the same frozen dataclasses as the Python API."""
 
+import _thread
 import dataclasses
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -173,7 +175,7 @@ def plot(argv: list[str]) -> None:
 
         Args:
             runs: Run folders.
-            out: The picture (.png, .svg or .pdf); default: plots/learning.png in the first run.
+            out: The picture (.png, .svg or .pdf), new; default: plots/learning.png in the first run.
         """
         print(f"wrote {plot_runs(list(runs), out)}")
 
@@ -462,6 +464,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     use_compilation_cache()
     sys.path.insert(0, os.getcwd())  # for --env module:Id-v0 with a module of the user's; a console script lacks it
+    usual, sys.unraisablehook = sys.unraisablehook, _insist
     try:
         if argv[0] not in COMMANDS:
             raise nearest(argv[0], COMMANDS, "command", see="sombrl --help")
@@ -481,6 +484,16 @@ def main(argv: list[str] | None = None) -> None:
             traceback.print_exc()
         kind = type(error).__name__
         _stop(f"an error in sombrl itself, {kind}: {error} (SOMBRL_DEBUG=1 shows the trace; please report it)", 1)
+    finally:
+        sys.unraisablehook = usual
+
+
+def _insist(ignored: Any) -> None:
+    """A Ctrl-C that falls into a finaliser or a callback of JAX's is swallowed there: it comes again a moment later."""
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        threading.Timer(0.05, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(ignored)
 
 
 def _stop(sentence: str, code: int) -> None:

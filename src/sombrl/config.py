@@ -1,6 +1,8 @@
 """The configuration of a run, and its way to JSON and back."""
 
+import contextlib
 import dataclasses
+import reprlib
 import types
 import typing
 from typing import Any, Literal
@@ -8,6 +10,10 @@ from typing import Any, Literal
 from sombrl.names import check_choices
 from sombrl.records import SombrlError
 from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Setting, Unsupervised, UpdateRule
+
+SEEDS = 2**31  # what JAX's keys and every simulator take
+TOGETHER = 10_000  # seeds: far more than any device has room for
+ADVICE = {"seeds": "it is how many to train, from --seed on", "report_every": "it is in decisions, 500 if left out"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,16 +71,26 @@ class RunConfig:
         """Refuse unknown names and impossible numbers."""
         check_choices(self)
         if self.decisions is not None and self.decisions < 1:
-            raise SombrlError(f"--decisions must be at least 1, not {self.decisions}.")
+            raise SombrlError(
+                f"--decisions must be at least 1, not {self.decisions}: leave it out to train for --episodes."
+            )
         if self.eval_every < 0:
-            raise SombrlError(f"--eval-every must be 0 or more decisions, not {self.eval_every}.")
+            raise SombrlError(f"--eval-every must be 0 or more decisions, not {self.eval_every}; 0 never evaluates.")
         for name in ("episodes", "seeds", "action_repeat", "report_every", "eval_episodes"):
             if (getattr(self, name) or 0) < 1 and (name, getattr(self, name)) != ("action_repeat", None):
-                raise SombrlError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}.")
+                flag, advice = name.replace("_", "-"), ADVICE.get(name, "leave it out for its default")
+                raise SombrlError(f"--{flag} must be at least 1, not {getattr(self, name)}: {advice}.")
         if self.env_workers < 0:
-            raise SombrlError(f"--env-workers must be 0 or more, not {self.env_workers}.")
-        if self.seed < 0:
-            raise SombrlError(f"--seed must be at least 0, not {self.seed}.")
+            raise SombrlError(
+                f"--env-workers must be 0 or more processes, not {self.env_workers}; 0 steps the environments in turn."
+            )
+        if not 0 <= self.seed < SEEDS:
+            raise SombrlError(f"--seed must be from 0 to {SEEDS - 1}, not {self.seed}.")
+        if self.seeds > TOGETHER or self.seed + self.seeds > SEEDS:
+            raise SombrlError(
+                f"--seeds {self.seeds} from --seed {self.seed} on are too many: train at most {TOGETHER} together, the "
+                f"last of them below {SEEDS}."
+            )
         if self.downstream and self.setting != "unsupervised":
             raise SombrlError("--downstream tasks come after exploring without one: use --setting unsupervised.")
         self.make_setting(episode_length=1)  # refuses an impossible γ or update_every now
@@ -116,27 +132,54 @@ def to_json(config: Any) -> Any:
     return list(config) if isinstance(config, tuple) else config
 
 
-def from_json(cls: type, data: dict[str, Any]) -> Any:
-    """The inverse of `to_json`. Unknown names are refused, missing ones keep their default."""
+def from_json(cls: type, data: Any, within: str = "") -> Any:
+    """The inverse of `to_json`. Unknown names and values of another kind are refused, missing ones keep their default.
+
+    `within` comes before the names of settings in what is said of them.
+    """
+    if not isinstance(data, dict):
+        raise _wrong(within.rstrip("."), "a JSON object", data)
     hints = typing.get_type_hints(cls)
     names = {field.name for field in dataclasses.fields(cls)}
     if unknown := set(data) - names:
         raise SombrlError(
-            f"the setting {sorted(unknown)[0]!r} is not known to this version of sombrl: "
+            f"the setting {within + sorted(unknown)[0]!r} is not known to this version of sombrl: "
             "use the version that wrote it (see manifest.json)."
         )
-    return cls(**{name: _value(hints[name], value) for name, value in data.items()})
+    return cls(**{name: _value(hints[name], value, within + name) for name, value in data.items()})
 
 
-def _value(hint: Any, value: Any) -> Any:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        hint = next(option for option in typing.get_args(hint) if option is not types.NoneType)
-        return None if value is None else _value(hint, value)
+def _value(hint: Any, value: Any, name: str) -> Any:
+    kind, options = typing.get_origin(hint), typing.get_args(hint)
+    if kind in (typing.Union, types.UnionType):
+        hint = next(option for option in options if option is not types.NoneType)
+        return None if value is None else _value(hint, value, name)
     if dataclasses.is_dataclass(hint):
-        return from_json(typing.cast(type, hint), value)
-    if hint is float:
-        return float(value)
-    return tuple(value) if isinstance(value, list) else value
+        return from_json(typing.cast(type, hint), value, f"{name}.")
+    if kind is tuple:
+        each = [options[0]] * len(value) if isinstance(value, list) and options[-1] is ... else list(options)
+        if isinstance(value, list) and len(value) == len(each):
+            return tuple(_value(one, item, name) for one, item in zip(each, value, strict=True))
+        raise _wrong(name, "a list" if options[-1] is ... else f"a list of {len(options)}", value)
+    if kind is Literal:
+        if value not in options:
+            raise _wrong(name, f"one of {', '.join(map(str, options))}", value)
+    elif hint is float:
+        with contextlib.suppress(TypeError, OverflowError):
+            if not isinstance(value, bool | str) or value in ("inf", "-inf"):
+                return float(value)
+        raise _wrong(name, "a number", value)
+    elif hint is int:  # somebody may have said 1e5
+        if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
+            raise _wrong(name, "a whole number", value)
+        return int(value)
+    elif hint in (str, bool) and not isinstance(value, hint):
+        raise _wrong(name, "a text" if hint is str else "true or false", value)
+    return value
+
+
+def _wrong(name: str, wanted: str, value: Any) -> SombrlError:
+    return SombrlError(f"the setting {name!r} must be {wanted}, not {reprlib.repr(value)}.")
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -37,6 +37,10 @@ def evaluate_run(
     for note in agent.notes:
         print(note, file=sys.stderr)
     camera = None if video is None else _Camera(agent)
+    expected = None if video is None else video.with_name(f"{video.stem}-foresight{video.suffix}")
+    foreseen = None if expected is None else agent.foresight()
+    if expected is not None and foreseen:
+        check_video(expected)
 
     returns = agent.evaluate(episodes, explore=explore, task=task, on_step=camera)
     planner = (
@@ -52,9 +56,8 @@ def evaluate_run(
     if video is not None and camera is not None:
         write_video(video, camera.frames, fps=film_rate(agent.envs.spec.action_repeat))
         print(f"wrote {video} (seed {agent.seeds[0]}, {len(camera.frames)} frames)")
-        if frames := agent.foresight():
-            expected = video.with_name(f"{video.stem}-foresight{video.suffix}")
-            write_video(expected, frames, fps=10.0)
+        if expected is not None and foreseen:
+            write_video(expected, foreseen, fps=10.0)
             print(f"wrote {expected} (above what was recorded, below it what the model expects, last the difference)")
 
 

@@ -1,12 +1,15 @@
 """`sombrl plot`: the learning curves of runs, straight from their metrics.jsonl."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sombrl.checkpoint import check_new
+from sombrl.extras import bring
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs import RunFolder
 
@@ -36,31 +39,39 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def plot_runs(runs: list[Path], out: Path | None) -> Path:
-    """Draw the runs into one picture and return its path: `out`, or plots/learning.png in the first run."""
+    """Draw the runs into one picture and return its path: `out`, new, or plots/learning.png in the first run."""
     if not runs:
         raise SombrlError("there is nothing to plot: name at least one run, sombrl plot runs/p.")
+    if out is not None:
+        out = Path(out)
+        if out.suffix.lower() not in SUFFIXES:
+            raise SombrlError(f"a plot is a {', '.join(SUFFIXES)} file, not {out.name!r}: choose another --out.")
+        check_new(out, "--out")
     folders = [RunFolder.open(Path(run)) for run in dict.fromkeys(runs)]
     tables = [_rows(folder) for folder in folders]
-    out = folders[0].plots / "learning.png" if out is None else Path(out)
-    if out.suffix.lower() not in SUFFIXES:
-        raise SombrlError(f"a plot is a {', '.join(SUFFIXES)} file, not {out.name!r}: choose another --out.")
     with drawing("plotting"):
         figure = _figure(folders, tables)
+        out = folders[0].plots / "learning.png" if out is None else out
+        # Written aside: the suffix stays, because matplotlib chooses the format by it.
+        aside = out.with_name(f".tmp-{os.getpid()}-{out.name}")
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(out, dpi=150)
+            figure.savefig(aside, dpi=150)
+            os.replace(aside, out)
         except OSError as error:
             raise RunFault(f"cannot write {out}: {error.strerror or error}.") from error
+        finally:
+            with contextlib.suppress(OSError):  # it was renamed, or the folder is none
+                aside.unlink()
     return out
 
 
 @contextlib.contextmanager
 def drawing(what: str) -> Iterator[None]:
-    """Our matplotlib style, and one sentence where matplotlib is missing. No pyplot: no windows, no state."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise SombrlError(f"{what} needs matplotlib: pip install 'sombrl[report]'.") from None
+    """Our matplotlib style, and one sentence where matplotlib is missing or broken. No pyplot: no windows, no state."""
+    missing = f"{what} needs matplotlib: pip install 'sombrl[report]'."
+    matplotlib = bring("matplotlib", "matplotlib", missing)
+    bring("matplotlib.figure", "matplotlib", missing)
     with matplotlib.rc_context(STYLE):
         yield
 
@@ -77,7 +88,7 @@ def curves(rows: list[dict], metric: str) -> tuple[np.ndarray, np.ndarray]:
         place = iterations[row["iteration"]], seeds[row["seed"]]
         frames[place] = row["env_frames"]
         value = row.get(metric)
-        values[place] = np.nan if value is None else value
+        values[place] = value if isinstance(value, int | float) else np.nan
     return frames, values
 
 
@@ -115,7 +126,7 @@ def _figure(folders: list[RunFolder], tables: list[list[dict]]) -> Any:
             draw_curve(axes, *curves(rows, metric), label=label, **look)
 
     main.set(ylabel="return of an episode", xlabel="environment frames (decisions × action repeat)")
-    names = " and ".join(dict.fromkeys(folder.config["run"]["env"] for folder in folders))
+    names = " and ".join(dict.fromkeys(folder.settings["run"]["env"] for folder in folders))
     main.set_title(f"{names}: median over seeds, band between the quartiles, thin lines the seeds")
     if len(folders) > 1:
         main.legend(loc="best")
@@ -134,7 +145,7 @@ def _figure(folders: list[RunFolder], tables: list[list[dict]]) -> Any:
 
 def _labels(folders: list[RunFolder]) -> list[str]:
     """The strategy; with the run's name where strategies meet twice."""
-    strategies = [folder.config["config"].get("explore", {}).get("explore", folder.path.name) for folder in folders]
+    strategies = [folder.settings["config"].get("explore", {}).get("explore", folder.path.name) for folder in folders]
     if len(set(strategies)) == len(strategies):
         return strategies
     names = [folder.path.name for folder in folders]

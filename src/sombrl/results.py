@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from sombrl.checkpoint import sync_folder, write_synced
+from sombrl.checkpoint import check_new, sync_folder, write_synced
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs import RunFolder
 
@@ -27,20 +27,22 @@ METRICS = (
 
 def export_runs(runs: list[Path], out: Path, experiment: str) -> Path:
     """Write the metrics of finished or running runs as CSV, or as Parquet if `out` says so; refuses to overwrite."""
-    if out.exists():
-        raise SombrlError(f"{out} is there already: delete it or choose another --out.")
+    check_new(out, "--out")
     lines: list[tuple[Any, ...]] = []
     for path in runs:
         folder = RunFolder.open(path)
-        config, rows = folder.config, folder.rows()
+        config, rows = folder.settings, folder.rows()
         if not rows:
             raise SombrlError(f"{path} has no metrics yet: train it first.")
-        method = f"{config['algorithm']}/{config['config']['explore']['explore']}"
+        explore = config["config"].get("explore", {}).get("explore")
+        method = "/".join(filter(None, (config["algorithm"], explore)))
         env, setting = config["run"]["env"], config["run"].get("setting", "finite-horizon")
         for row in rows:
+            if missing := [name for name in ("seed", "env_frames", "decisions") if name not in row]:
+                raise SombrlError(f"a row of {folder.metrics_path} has no {missing[0]}: restore it from a copy.")
             where = (experiment, method, env, setting, row["seed"])
             counts = (row["env_frames"], row["decisions"])
-            lines += [(*where, metric, *counts, row[metric]) for metric in METRICS if row.get(metric) is not None]
+            lines += [(*where, m, *counts, row[m]) for m in METRICS if isinstance(row.get(m), int | float)]
     if out.suffix == ".parquet":
         from sombrl.export.parquet import parquet_bytes
 

@@ -23,8 +23,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from sombrl.checkpoint import sync_folder, versions, write_synced
+from sombrl.checkpoint import check_parents, sync_folder, versions, write_synced
 from sombrl.records import RunFault, SombrlError
+
+KINDS: dict[type, str] = {str: "text", dict: "JSON object", list: "list"}
+COUNTS = ("iteration", "seed", "env_frames", "decisions")  # of a row of metrics
+MANIFEST: dict[str, type] = {"created": str, "command": list, "versions": dict, "device": dict, "git": dict}
 
 
 class RunFolder:
@@ -92,9 +96,34 @@ class RunFolder:
         return self._read("config.json")
 
     @property
+    def settings(self) -> dict:
+        """`config` as an agent writes it, with an algorithm, an environment and the rest; refuses what lacks these."""
+        config = self.config
+        self._require("config.json", config, "", {"algorithm": str, "config": dict, "run": dict})
+        self._require("config.json", {"setting": ""} | config["run"], "run.", {"env": str, "setting": str})
+        explore = ({"explore": {}} | config["config"])["explore"]
+        self._require("config.json", {"explore": explore}, "config.", {"explore": dict})
+        self._require("config.json", {"explore": ""} | explore, "config.explore.", {"explore": str})
+        return config
+
+    def _require(self, file: str, data: dict, within: str, kinds: dict[str, type]) -> None:
+        """Refuse what a file holds without these names, or with something else under them."""
+        for name, kind in kinds.items():
+            if not isinstance(data.get(name), kind):
+                what = f"no {KINDS[kind]} under {within + name!r}"
+                raise SombrlError(f"{self.path / file} is damaged, it has {what}: restore it from a copy.")
+
+    @property
     def manifest(self) -> dict:
         """Versions, device, precision, git state and command of the process that created the run."""
-        return self._read("manifest.json")
+        manifest = self._read("manifest.json")
+        given = {name: manifest[name] for name in MANIFEST if manifest.get(name) is not None}
+        self._require("manifest.json", given, "", {name: MANIFEST[name] for name in given})
+        for part, names in {"versions": list(given.get("versions", ())), "git": ["commit"]}.items():
+            texts = {name: given.get(part, {}).get(name) for name in names}
+            known = {name: text for name, text in texts.items() if text is not None}
+            self._require("manifest.json", known, f"{part}.", dict.fromkeys(known, str))
+        return manifest
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -171,20 +200,27 @@ class RunFolder:
         for number, line in enumerate(lines, start=1):
             try:
                 row = json.loads(line)
-                row.get("iteration")
-            except (ValueError, AttributeError):
+                good = all(isinstance(row.get(name, 0), int) for name in COUNTS)
+            except (ValueError, AttributeError, RecursionError):
                 raise SombrlError(f"line {number} of {self.metrics_path} is no JSON row; delete the line.") from None
+            if not good:
+                where = f"line {number} of {self.metrics_path}"
+                raise SombrlError(f"{where} needs whole numbers for {', '.join(COUNTS)}; delete the line.")
             yield line + b"\n", row
 
     def _read(self, name: str) -> dict:
         try:
-            return json.loads((self.path / name).read_text())
-        except (OSError, ValueError) as error:
+            content = json.loads((self.path / name).read_text())
+        except (OSError, ValueError, RecursionError) as error:
             raise SombrlError(f"cannot read {self.path / name} ({error}); is this a run's folder?") from error
+        if not isinstance(content, dict):
+            raise SombrlError(f"{self.path / name} is damaged, it holds no JSON object: restore it from a copy.")
+        return content
 
 
 def _is_empty_folder(path: Path) -> bool:
     """Whether a folder is there, with nothing in it but what a killed `create` left; refuses any other."""
+    check_parents(path, "--out")
     try:
         if path.exists() and any(not entry.name.startswith(".tmp-") for entry in path.iterdir()):
             raise _taken(path)

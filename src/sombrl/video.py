@@ -1,21 +1,27 @@
 """Frames to a file: .gif with Pillow, .mp4 with imageio-ffmpeg. What cannot work is refused at once."""
 
-import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from sombrl.checkpoint import check_new
+from sombrl.extras import bring
 from sombrl.records import RunFault, SombrlError
 
-WRITERS = {".gif": ("PIL", "Pillow"), ".mp4": ("imageio_ffmpeg", "imageio-ffmpeg")}
+WRITERS = {".gif": ("PIL.Image", "Pillow"), ".mp4": ("imageio_ffmpeg", "imageio-ffmpeg")}
 """Suffix → the module that writes it and the name it is installed by."""
 
 
 def can_write(suffix: str) -> bool:
-    """Whether what writes such files is installed."""
-    return importlib.util.find_spec(WRITERS[suffix][0]) is not None
+    """Whether what writes such files is installed, and works."""
+    try:
+        _writer(suffix)
+    except SombrlError:
+        return False
+    return True
 
 
 def film_rate(action_repeat: int) -> float:
@@ -28,11 +34,8 @@ def check_video(path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix not in WRITERS:
         raise SombrlError(f"a video is a {' or '.join(WRITERS)} file, not {path.name!r}: choose another --video.")
-    if path.exists():
-        raise SombrlError(f"{path} is there already: delete it, or choose another --video.")
-    if not can_write(suffix):
-        _, package = WRITERS[suffix]
-        raise SombrlError(f"a {suffix} video needs {package}: pip install 'sombrl[video]'.")
+    check_new(path, "--video")
+    _writer(suffix)
 
 
 def write_video(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
@@ -53,10 +56,14 @@ def write_video(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _write_gif(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
-    from PIL import Image
+def _writer(suffix: str) -> Any:
+    module, package = WRITERS[suffix]
+    return bring(module, package, f"a {suffix} video needs {package}: pip install 'sombrl[video]'.")
 
-    pictures = [Image.fromarray(frame) for frame in frames]
+
+def _write_gif(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
+    image = _writer(".gif")
+    pictures = [image.fromarray(frame) for frame in frames]
     # A GIF counts time in hundredths of a second, and viewers slow down what is faster than 50 a second.
     duration = max(20, 10 * round(100 / fps))
     pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=duration, loop=0)
@@ -65,8 +72,7 @@ def _write_gif(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
 def _write_mp4(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
     # Or it forks to run Python code in the child, which beside JAX's threads may hang.
     os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
-    import imageio_ffmpeg
-
+    imageio_ffmpeg = _writer(".mp4")
     # H.264 in the pixel format that every player knows halves the colour planes: the sides must be even.
     height, width = frames[0].shape[:2]
     pad = ((0, height % 2), (0, width % 2), (0, 0))

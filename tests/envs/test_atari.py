@@ -235,6 +235,20 @@ def test_without_the_extra(monkeypatch):
     assert "pip install 'sombrl[atari]'" in dict(list_envs())["atari:<Game>"]
 
 
+@pytest.mark.parametrize("module, package", [("ale_py", "ale-py"), ("PIL.Image", "Pillow")])
+def test_a_broken_package(module, package, monkeypatch):
+    bring = importlib.import_module
+
+    def fail(name):
+        if name == module:
+            raise ImportError("libGL.so.1: cannot open shared object file")
+        return bring(name)
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(SombrlError, match=rf"{package} is installed but broken \(ImportError: libGL.so.1.*{package}\."):
+        make_envs("atari:Pong", [0])
+
+
 def test_gymnasiums_own_atari_goes_through_the_adapter_for_images():
     envs = make_envs("ale_py:ALE/Pong-v5", [0], episode_length=10)
     envs.reset(0)

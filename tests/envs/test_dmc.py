@@ -194,6 +194,25 @@ def test_without_dm_control(monkeypatch):
     assert any(name == "dmc:<domain>-<task>" and "pip install" in text for name, text in list_envs())
 
 
+@pytest.mark.parametrize(
+    "chosen, told",
+    [
+        ("", "dm_control is installed but broken (OSError: no library)"),
+        ("egl", "cannot be imported with MUJOCO_GL=egl (OSError: no library): start without"),
+    ],
+)
+def test_a_broken_dm_control(chosen, told, monkeypatch):
+    def fail(name):
+        raise OSError("no library\nMore.")
+
+    monkeypatch.setattr(dmc, "_choose_opengl", lambda: None)
+    monkeypatch.setenv("MUJOCO_GL", chosen)
+    monkeypatch.setattr(dmc.importlib, "import_module", fail)
+    with pytest.raises(SombrlError) as error:
+        make_envs(CART, [0])
+    assert told in str(error.value) and "\n" not in str(error.value)
+
+
 def test_an_option_of_a_task():
     seeing, blind = (
         make_envs("dmc:manipulator-bring_ball", [0], env_kwargs={"fully_observable": flag}).spec.obs_dim
@@ -241,6 +260,7 @@ def test_no_opengl_is_one_sentence(monkeypatch):
     def fail(*args, **options):
         raise RuntimeError("No OpenGL rendering backend is available.\nMore.")
 
+    monkeypatch.setattr(dmc, "require_opengl", lambda name: None)
     monkeypatch.setattr(envs.envs[0].physics, "render", fail)
     with pytest.raises(SombrlError, match=r"cannot draw \(RuntimeError: No OpenGL .*MUJOCO_GL=egl") as error:
         envs.render(0)

@@ -1,6 +1,7 @@
 """The Control Suite through a camera: the suite's own pictures, its own rewards, and a sentence where nothing draws."""
 
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -107,14 +108,17 @@ def test_nothing_draws(monkeypatch):
     tried = []
     monkeypatch.delitem(sys.modules, "dm_control._render", raising=False)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.delenv(opengl.KNOWN, raising=False)
     monkeypatch.setattr(opengl, "can_draw", lambda backend: tried.append(backend))
+    monkeypatch.setattr(opengl, "_try", lambda script, backend: None)
     with pytest.raises(SombrlError, match=TOLD) as error:
         opengl.require_opengl(CART)
     assert tried == ["egl", "osmesa"] and "MUJOCO_GL" not in os.environ and "\n" not in str(error.value)
+    monkeypatch.setenv("MUJOCO_GL", "")  # as if it were not there
     monkeypatch.setattr(opengl, "can_draw", lambda backend: backend == "osmesa")
     opengl.require_opengl(CART)
     assert os.environ["MUJOCO_GL"] == "osmesa"
-    monkeypatch.setattr(opengl, "can_draw", lambda backend: pytest.fail("a choice was made already"))
+    monkeypatch.setattr(opengl, "can_draw", lambda backend: pytest.fail("it is known to work, also to a worker"))
     opengl.require_opengl(CART)
     monkeypatch.setenv("MUJOCO_GL", "disable")
     with pytest.raises(SombrlError, match=TOLD):
@@ -123,6 +127,24 @@ def test_nothing_draws(monkeypatch):
 
 def test_a_probe_that_fails():
     assert not opengl.can_draw("no such library")
+
+
+@pytest.mark.parametrize("chosen", ["glfw", "nonsense"])
+def test_a_choice_that_does_not_draw_leaves_no_run_and_no_trace(chosen, tmp_path):
+    """A window on no screen, as a user would see it: one line, and no folder."""
+    environ = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", opengl.KNOWN)}
+    command = [sys.executable, "-m", "sombrl", "train", "dreamer", "--env", CART, "--size", "tiny", "--out", "run"]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environ | {"MUJOCO_GL": chosen}, capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 2 and ran.stderr.count("\n") == 1 and os.listdir(tmp_path) == []
+    assert f"cannot draw (MUJOCO_GL={chosen} does not work here)" in ran.stderr
+
+
+def test_where_nothing_draws_because_dm_control_is_broken(monkeypatch):
+    """Then another graphics library is no help."""
+    monkeypatch.setattr(opengl, "_try", lambda script, backend: "ImportError: libmujoco.so: cannot open")
+    assert str(opengl.refuse(CART, "why")).startswith("dm_control is installed but broken (ImportError: libmujoco.so")
 
 
 def test_a_library_that_breaks_while_drawing(monkeypatch, drawing):

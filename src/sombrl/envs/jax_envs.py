@@ -13,6 +13,7 @@ from sombrl.envs.action_cost import ActionCost, norm
 from sombrl.envs.base import ENDLESS, AbstractEnvs, AbstractWorld, EnvSpec, Step
 from sombrl.envs.guards import check_cost, check_count, check_seeds, refuse_end
 from sombrl.envs.rows import Rows
+from sombrl.extras import bring
 from sombrl.records import SombrlError
 
 STREAM = 0x656E76  # "env": keeps these keys apart from whatever else is derived from the same seed
@@ -123,11 +124,9 @@ class JaxEnvs(AbstractEnvs):
     def render(self, row: int) -> np.ndarray:
         """The world's own drawing, uint8 [320, 480, 3]."""
         self._rows.require_started(row)
-        try:
-            from matplotlib.backends.backend_agg import FigureCanvasAgg
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise SombrlError("Drawing needs matplotlib; pip install 'sombrl[video]'.") from None
+        missing = "Drawing needs matplotlib; pip install 'sombrl[video]'."
+        FigureCanvasAgg = bring("matplotlib.backends.backend_agg", "matplotlib", missing).FigureCanvasAgg
+        Figure = bring("matplotlib.figure", "matplotlib", missing).Figure
         figure = Figure(figsize=(4.8, 3.2), dpi=100)
         canvas = FigureCanvasAgg(figure)
         axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))

@@ -17,7 +17,7 @@ import numpy as np
 
 from sombrl.agent import Agent, load
 from sombrl.algorithms.dreamer import Dreamer
-from sombrl.checkpoint import new_folder, versions, write_synced
+from sombrl.checkpoint import check_new, new_folder, versions, write_synced
 from sombrl.controllers.sac_losses import gaussian
 from sombrl.dreamer.agent import DreamerAgent
 from sombrl.dynamics.rssm import zero_latent
@@ -49,8 +49,7 @@ def export_policy(run: Agent | str | Path, out: str | Path, *, seed: int | None 
     `onnx` adds policy.onnx (onnx_graph.py).
     """
     out = Path(out)
-    if out.exists() or out.is_symlink():
-        raise SombrlError(f"{out} is there already: delete it or choose another --out.")
+    check_new(out, "--out")
     agent = run if isinstance(run, Agent) else load(run)
     with jax.default_matmul_precision("highest"):  # a GPU would round the recorded actions to TF32
         exported = describe(agent, agent.seeds[0] if seed is None else seed)

@@ -123,7 +123,7 @@ class Campaign:
         """As it is on disk now."""
         try:
             return from_json(CampaignConfig, json.loads((self.path / "config.json").read_text()))
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, SombrlError) as error:
             raise SombrlError(f"cannot read {self.path / 'config.json'} ({error}): restore it from a copy.") from error
 
     def extend(self, episodes: int) -> None:

@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from sombrl.extras import first_line
 from sombrl.records import RunFault, SombrlError
 from sombrl.results import COLUMNS, Row, read_rows
 from sombrl.runs import RunFolder
@@ -95,6 +97,8 @@ def _look(path: Path, found: Found) -> None:
         found.skipped.append((path, str(error).removeprefix(f"{path} ")))
     except OSError as error:
         found.skipped.append((path, f"cannot be read: {error.strerror or error}."))
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:  # whoever changed a file by hand
+        found.skipped.append((path, f"has a damaged file ({first_line(error)}): restore it from a copy."))
 
 
 def _is_run(path: Path) -> bool:
@@ -157,7 +161,12 @@ def _task(run: dict) -> str:
 def _evaluations(path: Path) -> tuple[dict[str, Any], ...]:
     try:
         evaluations = json.loads((path / "eval.json").read_text())
-        return tuple(one for one in evaluations if {"settings", "returns"} <= one.keys())
+        found = tuple(one for one in evaluations if {"settings", "returns"} <= one.keys())
+        for one in found:
+            one["settings"].keys()
+            for values in one["returns"].values():
+                math.fsum(values)  # refuses what is no number
+        return found
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, TypeError, AttributeError) as error:

@@ -10,6 +10,7 @@ from string import Template
 from typing import Any, Literal
 
 import sombrl
+from sombrl.checkpoint import check_new
 from sombrl.records import SombrlError
 from sombrl.report import sections
 from sombrl.report.aggregate import STATISTICS, Aggregate, aggregate
@@ -44,8 +45,8 @@ def check(paths: Sequence[Path], out: Path, *, live: bool = False) -> None:
         raise SombrlError("there is nothing to report: name runs or tables, as in sombrl report runs --out r.html.")
     if out.suffix.lower() not in (".html", ".htm"):
         raise SombrlError(f"a report is an .html file, not {out.name!r}: choose another --out.")
-    if out.is_dir() or (out.exists() and not (live and _is_live(out))):
-        raise SombrlError(f"{out} is there already: delete it or choose another --out.")
+    if not (live and out.is_file() and _is_live(out)):
+        check_new(out, "--out")
 
 
 def require(found: Found, paths: Sequence[Path]) -> None:

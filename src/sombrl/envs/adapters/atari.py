@@ -16,6 +16,7 @@ from sombrl.envs.interface import AbstractEnvs, EnvSpec, Step
 from sombrl.envs.layout import ObsLayout, Part
 from sombrl.envs.rows import Rows
 from sombrl.errors import SombrlError
+from sombrl.extras import bring
 from sombrl.names import nearest
 
 PREFIX = "atari:"
@@ -219,10 +220,8 @@ class AtariEnvs(AbstractEnvs):
 
 def find_game(name: str) -> tuple[str, str]:
     """ale-py's name of the game and ours, of "atari:MsPacman" as of "atari:ms_pacman"; or the nearest, refused."""
-    missing = [module for module in ("ale_py", "PIL") if importlib.util.find_spec(module) is None]
-    if missing:
-        package = {"ale_py": "ale-py", "PIL": "Pillow"}[missing[0]]
-        raise SombrlError(f"\"{name}\" needs {package}, which is not installed; pip install 'sombrl[atari]'.")
+    for module, package in (("ale_py", "ale-py"), ("PIL.Image", "Pillow")):
+        bring(module, package, f"\"{name}\" needs {package}, which is not installed; pip install 'sombrl[atari]'.")
     from ale_py import ALEInterface, roms
 
     # The others need two players, and loading one would end the process.

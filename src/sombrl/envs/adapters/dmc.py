@@ -23,6 +23,7 @@ from sombrl.envs.guards import check_cost, check_count, check_seeds
 from sombrl.envs.interface import ENDLESS, AbstractEnvs, EnvSpec, Step
 from sombrl.envs.rows import Rows
 from sombrl.errors import SimulatorFault, SombrlError
+from sombrl.extras import broken, first_line
 from sombrl.names import nearest
 
 PREFIX = "dmc:"
@@ -197,12 +198,13 @@ class DMCEnvs(AbstractEnvs):
         self._rows.require_started(row)
         if not self._render:
             raise SombrlError(f"{self.spec.name} was made without pictures; pass render=True.")
+        require_opengl(self.spec.name)
         height, width = PICTURE
         try:
             picture = self.envs[row].physics.render(height, width, camera_id=0)
         except Exception as error:  # each OpenGL library has its own kind
             raise SombrlError(
-                f"{self.spec.name} cannot draw ({_first_line(error)}); start with MUJOCO_GL=egl or MUJOCO_GL=osmesa, "
+                f"{self.spec.name} cannot draw ({first_line(error)}); start with MUJOCO_GL=egl or MUJOCO_GL=osmesa, "
                 "whichever this machine has."
             ) from error
         return np.array(picture, np.uint8)
@@ -219,7 +221,7 @@ class DMCEnvs(AbstractEnvs):
             raise
         except Exception as error:
             place = self._rows.place(row)
-            raise SimulatorFault(f"{self.spec.name} ({place}): {what} failed with {_first_line(error)}") from error
+            raise SimulatorFault(f"{self.spec.name} ({place}): {what} failed with {first_line(error)}") from error
 
 
 def check_name(name: str) -> None:
@@ -259,7 +261,7 @@ def _make(name: str, kwargs: dict[str, Any]) -> Any:
     try:
         return suite.load(domain, task, task_kwargs={**kwargs, "time_limit": float("inf"), "random": 0})
     except Exception as error:
-        raise SombrlError(f"{name} could not be made: {_first_line(error)}") from error
+        raise SombrlError(f"{name} could not be made: {first_line(error)}") from error
     finally:
         log.setLevel(level)
 
@@ -281,13 +283,18 @@ def _suite(name: str) -> Any:
         return importlib.import_module("dm_control.suite")
     except Exception as error:  # a MUJOCO_GL that this machine cannot do, or a mujoco of another version
         if name.startswith(VISION):
-            raise cannot_draw(name, _first_line(error)) from error
-        raise SombrlError(f'"{name}": dm_control cannot be imported ({_first_line(error)}).') from error
+            raise cannot_draw(name, first_line(error)) from error
+        if os.environ.get("MUJOCO_GL"):
+            raise SombrlError(
+                f'"{name}": dm_control cannot be imported with MUJOCO_GL={os.environ["MUJOCO_GL"]} '
+                f"({first_line(error)}): start without MUJOCO_GL."
+            ) from error
+        raise broken("dm_control", error) from error
 
 
 def _choose_opengl() -> None:
     """Headless, and nothing chosen: EGL where it works, or no pictures; dm_control itself would try a window first."""
-    if "MUJOCO_GL" in os.environ or "DISPLAY" in os.environ:
+    if os.environ.get("MUJOCO_GL") or "DISPLAY" in os.environ:
         return
     for backend in ("egl", "disable"):
         os.environ["MUJOCO_GL"] = backend
@@ -295,7 +302,7 @@ def _choose_opengl() -> None:
             importlib.import_module("dm_control._render")
             return
         except Exception:
-            continue
+            del os.environ["MUJOCO_GL"]
 
 
 def _integration() -> int:
@@ -308,8 +315,3 @@ def _integration() -> int:
 def _flatten(obs: Mapping[str, Any]) -> np.ndarray:
     with np.errstate(over="ignore"):  # an infinity is reported as one, with its place
         return np.concatenate([np.ravel(part) for part in obs.values()]).astype(np.float32)
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().split("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -8,6 +8,7 @@ import numpy as np
 from sombrl.envs.adapters.opengl import cannot_draw
 from sombrl.envs.guards import check_count
 from sombrl.envs.layout import ObsLayout, Part
+from sombrl.extras import first_line
 
 PREFIX = "dmc-vision:"
 CAMERAS = {"quadruped": 2}  # where the usual benchmarks look from; the first camera everywhere else
@@ -40,7 +41,6 @@ class Camera:
         except Exception as error:  # each OpenGL library has its own kind
             if self.drew:
                 raise
-            why = f"{type(error).__name__}: {error}".strip().split("\n")[0]
-            raise cannot_draw(self.name, why) from error
+            raise cannot_draw(self.name, first_line(error)) from error
         self.drew = True
         return self.layout.flatten({"image": picture})

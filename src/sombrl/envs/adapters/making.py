@@ -10,6 +10,7 @@ import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from sombrl.errors import SombrlError
+from sombrl.extras import first_line
 from sombrl.names import nearest
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def check_id(name: str, also: tuple[str, ...] = ()) -> None:
             importlib.import_module(module)  # importing it registers its environments
         except Exception as error:
             raise SombrlError(
-                f'"{name}" needs the module {module}, whose import failed ({_first_line(error)}); install it '
+                f'"{name}" needs the module {module}, whose import failed ({first_line(error)}); install it '
                 "or correct the name."
             ) from error
     if bare not in gymnasium.registry:
@@ -69,7 +70,7 @@ def _make_id(name: str, kwargs: Mapping[str, Any], render: bool) -> gymnasium.En
         # Without the passive checker: `sombrl check-env` says the same once, not on every step.
         return gymnasium.make(name, disable_env_checker=True, **{**mode, **kwargs})
     except Exception as error:
-        raise SombrlError(f"{name} could not be made: {_first_line(error)}") from error
+        raise SombrlError(f"{name} could not be made: {first_line(error)}") from error
 
 
 def _call_factory(factory: Callable, kwargs: Mapping[str, Any], render: bool) -> gymnasium.Env:
@@ -77,7 +78,7 @@ def _call_factory(factory: Callable, kwargs: Mapping[str, Any], render: bool) ->
     try:
         env = factory(**{**mode, **kwargs})
     except Exception as error:
-        raise SombrlError(f"The environment function failed: {_first_line(error)}") from error
+        raise SombrlError(f"The environment function failed: {first_line(error)}") from error
     _refuse_strangers(env, "The environment function's result")
     if not isinstance(env, gymnasium.Env):
         raise SombrlError(f"The environment function must return a gymnasium.Env, not {type(env).__name__}.")
@@ -131,8 +132,3 @@ def known_world(env: gymnasium.Env) -> "AbstractWorld | None":
     from sombrl.envs.pendulum import Pendulum
 
     return Pendulum(start="random") if name == "Pendulum-v1" else MountainCar(terminates=True)
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().split("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from sombrl.errors import SombrlError
+from sombrl.extras import broken, first_line
 
 BACKENDS = ("egl", "osmesa")  # with or without a GPU; neither needs a screen
 NONE = ("disable", "disabled", "off", "false", "0")  # MuJoCo's words for no pictures
@@ -15,30 +16,46 @@ world = '<mujoco><worldbody><light pos="0 0 3"/><geom type="sphere" size="1"/></
 assert Physics.from_xml_string(world).render(16, 16).any()
 """
 PATIENCE = 60.0  # seconds for a probe: the first load of a driver can be slow
+KNOWN = "SOMBRL_DRAWS_WITH"  # in the environment of the processes that we start: what was found to work
 
 
 def require_opengl(name: str) -> None:
-    """See to it that `name` can draw. A `MUJOCO_GL` that is set already is respected."""
+    """See to it that `name` can draw. A `MUJOCO_GL` that is set already is respected, if it works."""
     loaded = sys.modules.get("dm_control._render")
     chosen = os.environ.get("MUJOCO_GL") if loaded is None else getattr(loaded, "BACKEND", None)
-    if chosen is None and loaded is None:
+    if not chosen and loaded is None:
         chosen = next((backend for backend in BACKENDS if can_draw(backend)), None)
         if chosen is None:
-            raise cannot_draw(name, "neither EGL nor OSMesa works here")
+            raise refuse(name, "neither EGL nor OSMesa works here")
         os.environ["MUJOCO_GL"] = chosen
-    if chosen is None or chosen.lower() in NONE:
+    elif not chosen or chosen.lower() in NONE:
         raise cannot_draw(name, "this process was started without pictures")
+    elif os.environ.get(KNOWN) != chosen and not can_draw(chosen):
+        raise refuse(name, f"MUJOCO_GL={chosen} does not work here")
+    os.environ[KNOWN] = chosen
 
 
 @functools.cache
 def can_draw(backend: str) -> bool:
     """Whether MuJoCo draws with it, tried in a process of its own: a failed attempt spoils the next."""
+    return _try(PROBE, backend) is None
+
+
+def refuse(name: str, why: str) -> SombrlError:
+    """The error for pictures that no library makes: where dm_control fails without any, it is dm_control that fails."""
+    failed = _try("import dm_control.suite", "disable")
+    return cannot_draw(name, why) if failed is None else broken("dm_control", failed)
+
+
+def _try(script: str, backend: str) -> str | None:
+    """The last thing that a Python program said before it failed; None if it did not."""
     environ = {**os.environ, "MUJOCO_GL": backend}
     try:
-        ran = subprocess.run([sys.executable, "-c", PROBE], env=environ, capture_output=True, timeout=PATIENCE)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return ran.returncode == 0
+        ran = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, timeout=PATIENCE)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return first_line(error)
+    said = ran.stderr.decode(errors="replace").strip().split("\n")[-1]
+    return None if ran.returncode == 0 else said or f"exit status {ran.returncode}"
 
 
 def cannot_draw(name: str, why: str) -> SombrlError:
