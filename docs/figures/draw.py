@@ -57,15 +57,16 @@ def draw_mbpo() -> plt.Figure:
 def draw_dreamer() -> plt.Figure:
     """CartPole from vectors and from pixels: every seed of ours; the published mean and a standard deviation around."""
     runs = {
-        "dmc:cartpole-swingup": ("dreamer-proprio/paper.csv", "vectors"),
-        "dmc-vision:cartpole-swingup": ("dreamer-vision/one-seed.csv", "pixels"),
+        "dmc:cartpole-swingup": (["dreamer-proprio/paper.csv"], "vectors"),
+        "dmc-vision:cartpole-swingup": (["dreamer-vision/three-seeds.csv", "dreamer-vision/one-seed.csv"], "pixels"),
     }
     figure, tiles = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
     look = DREAMER_LOOKS["greedy"]
-    for axes, (env, (path, seen)) in zip(tiles, runs.items(), strict=True):
-        rows = select(read_rows(RESULTS / path), method="greedy", metric="rollout/ep_rew_mean")
-        frames, values = curves(rows, "env_frames")
-        axes.plot(frames / 1000, values, color=look.color, linewidth=1.2, alpha=0.8)
+    for axes, (env, (paths, seen)) in zip(tiles, runs.items(), strict=True):
+        for path in paths:
+            rows = select(read_rows(RESULTS / path), method="greedy", metric="rollout/ep_rew_mean")
+            frames, values = curves(rows, "env_frames")
+            axes.plot(frames / 1000, values, color=look.color, linewidth=1.2, alpha=0.8)
         axes.lines[0].set_label("Dreamer, a line per seed")
         line = [p for p in _published() if p["env"] == env]
         x, mean, std = (np.array([float(p[name]) for p in line]) for name in ("env_frames", "mean", "std"))

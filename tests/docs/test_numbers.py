@@ -206,6 +206,7 @@ def test_dreamer_on_a_gpu(kind, name):
 @pytest.mark.parametrize(("name", "path", "window"), [
     ("from vectors, 90k to 100k frames", "dreamer-proprio/paper.csv", (90_000, 100_000)),
     ("from vectors, 190k to 200k frames", "dreamer-proprio/paper.csv", (190_000, 200_000)),
+    ("from pixels, 40k to 60k frames", "dreamer-vision/three-seeds.csv", (40_000, 60_000)),
     ("from pixels, 80k to 100k frames", "dreamer-vision/one-seed.csv", (80_000, 100_000)),
 ])  # fmt: skip
 def test_dreamer_beside_the_published_one(name, path, window):
