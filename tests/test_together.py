@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sombrl.agent import Agent
+from sombrl.agent import Agent, make
 from sombrl.dynamics.none import NoDynamics
 from sombrl.experiments.base import Evaluation, TrainCell
 from sombrl.experiments.cell_folder import CellFolder
@@ -71,6 +71,12 @@ def test_one_form():
 def test_only_those_who_are_alike(other, what):
     with pytest.raises(SombrlError, match=what):
         learn_together([agent(), agent(**other)], 20)
+
+
+def test_dreamer_has_a_loop_of_its_own():
+    tiny = {"size": "tiny", "envs": 1, "batch_size": 2, "batch_length": 4, "capacity": 100, "episode_length": 5}
+    with pytest.raises(SombrlError, match="`learn` of each agent"):
+        learn_together([make("dreamer", "Pendulum-v1", **tiny)], 20)
 
 
 def test_who_was_killed_behind_the_others_catches_up(tmp_path):

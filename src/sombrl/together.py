@@ -37,6 +37,9 @@ def iterate(
 ) -> "Iterator[list[Report]]":
     """Train agents that learn at every decision up to iteration `until`, with a report each at a time."""
     first = agents[0]
+    for agent in agents:
+        if not hasattr(agent, "parts"):
+            raise SombrlError(f"{agent.algorithm} has a loop of its own: call `learn` of each agent by itself.")
     for other in agents[1:]:
         _require_alike(first, other)
     for agent in agents:

@@ -76,7 +76,8 @@ def resume(
             print(note, file=sys.stderr)
         if episodes is not None and agent.online:
             raise SombrlError(
-                f"{agent.algorithm} counts decisions, and its buffer has room for those it was started with."
+                f"{agent.algorithm} counts decisions, and its buffer has room for those it was started with: leave out "
+                "--episodes, or train anew with more --decisions."
             )
         until = agent.planned_iterations if episodes is None else episodes
         if episodes is not None and episodes < agent.iteration:

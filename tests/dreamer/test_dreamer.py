@@ -1,6 +1,7 @@
 """The update of Dreamer: what teaches whom, and that optimism with λ = 0 is Dreamer."""
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
@@ -43,18 +44,29 @@ def sequences(agent: Dreamer, seed: int = 0) -> Sequences:
     )
 
 
-def trained(agent: Dreamer, updates: int):
-    learn = jax.jit(lambda state, batch, key: agent.learn(state, batch, key=key))
+SMALL = DreamerExplore(hidden=(8,), members=2)
+STILL = dataclasses.replace(SMALL, bonus_weight=0.0, schedule="constant")
+
+
+@functools.cache  # a program takes ten seconds to compile
+def learner(explore: DreamerExplore):
+    agent = dreamer(explore)
+    return agent, jax.jit(lambda state, batch, key: agent.learn(state, batch, key=key))
+
+
+@functools.cache
+def trained(explore: DreamerExplore):
+    """After three updates: the agent, its state, the posteriors and the metrics."""
+    agent, learn = learner(explore)
     state, metrics = agent.init(key=jr.key(1)), {}
-    for i in range(updates):
+    for i in range(3):
         state, fresh, metrics = learn(state, sequences(agent, i), jr.key(100 + i))
-    return state, fresh, metrics
+    return agent, state, fresh, metrics
 
 
 @pytest.fixture(scope="module")
 def optimistic():
-    agent = dreamer()
-    return agent, *trained(agent, 3)
+    return trained(SMALL)
 
 
 def leaves(tree) -> list[np.ndarray]:
@@ -78,16 +90,14 @@ def test_the_slow_copies_follow(optimistic):
     start = agent.init(key=jr.key(1))
     for slow, fast in zip(leaves(start.slow_value), leaves(start.networks.value), strict=True):
         np.testing.assert_array_equal(slow, fast)
-    after, _, _ = agent.learn(start, sequences(agent), key=jr.key(100))
+    after, _, _ = learner(SMALL)[1](start, sequences(agent), jr.key(100))
     parts = zip(leaves(start.networks.policy), leaves(after.networks.policy), leaves(after.slow_policy), strict=True)
     for old, new, slow in parts:
         np.testing.assert_allclose(slow, 0.98 * old + 0.02 * new, atol=1e-7)
 
 
 def test_optimism_without_weight_is_dreamer():
-    still = DreamerExplore(bonus_weight=0.0, schedule="constant", hidden=(8,), members=2)
-    optimistic, _, _ = trained(dreamer(still), 3)
-    greedy, _, _ = trained(dreamer(DreamerExplore(explore="greedy")), 3)
+    optimistic, greedy = trained(STILL)[1], trained(DreamerExplore(explore="greedy"))[1]
     assert greedy.networks.ensemble is None
     ours = eqx.tree_at(lambda n: n.ensemble, optimistic.networks, None)
     for a, b in zip(leaves(ours), leaves(greedy.networks), strict=True):
@@ -95,28 +105,27 @@ def test_optimism_without_weight_is_dreamer():
 
 
 def test_the_bonus_changes_the_policy_and_unsupervised_ignores_the_reward():
-    loud = DreamerExplore(bonus_weight=50.0, schedule="constant", hidden=(8,), members=2)
-    quiet = dataclasses.replace(loud, bonus_weight=0.0)
-    ours, theirs = (trained(dreamer(explore), 2)[0].networks.policy for explore in (loud, quiet))
+    loud = dataclasses.replace(STILL, bonus_weight=50.0)
+    ours, theirs = (trained(explore)[1].networks.policy for explore in (loud, STILL))
     assert any((a != b).any() for a, b in zip(leaves(ours), leaves(theirs), strict=True))
-    agent = dreamer(DreamerExplore(explore="unsupervised", hidden=(8,), members=2))
+    agent, learn = learner(dataclasses.replace(SMALL, explore="unsupervised"))
     bonus, task = agent.weights(agent.init(key=jr.key(0)))
     assert (float(bonus), float(task)) == (1.0, 0.0)
     state, batch = agent.init(key=jr.key(0)), sequences(agent)
     rich = eqx.tree_at(lambda b: b.reward, batch, 100.0 * batch.reward)
-    learn = jax.jit(lambda batch: agent.learn(state, batch, key=jr.key(3))[2])
+    poor, rich = (learn(state, records, jr.key(3))[2] for records in (batch, rich))
     for name in ("loss/policy", "loss/value", "loss/replay_value"):
-        np.testing.assert_array_equal(np.asarray(learn(batch)[name]), np.asarray(learn(rich)[name]))
+        np.testing.assert_array_equal(np.asarray(poor[name]), np.asarray(rich[name]))
 
 
 def test_a_part_of_an_observation_may_be_called_as_a_loss_is():
     """Reconstructing a part named `dynamics` is a loss of its own, beside the dynamics'."""
-    agent = Dreamer(CONFIG, (Part("dynamics", (3,), "vector"),), 2, False)
-    batch = sequences(agent)
+    plain, learn = learner(DreamerExplore(explore="greedy"))
+    named = Dreamer(plain.config, (Part("dynamics", (3,), "vector"),), 2, False)
+    batch = sequences(named)
     batch = eqx.tree_at(lambda b: b.obs, batch, {"dynamics": batch.obs["obs"]})
-    plain, named = dreamer(CONFIG.explore), agent
-    _, _, ours = jax.jit(lambda b: named.learn(named.init(key=jr.key(0)), b, key=jr.key(1)))(batch)
-    _, _, theirs = jax.jit(lambda b: plain.learn(plain.init(key=jr.key(0)), b, key=jr.key(1)))(sequences(plain))
+    _, _, ours = jax.jit(lambda state, b: named.learn(state, b, key=jr.key(1)))(named.init(key=jr.key(0)), batch)
+    _, _, theirs = learn(plain.init(key=jr.key(0)), sequences(plain), jr.key(1))
     assert float(ours["model/loss"]) == pytest.approx(float(theirs["model/loss"]))
     assert float(ours["loss/dynamics"]) == pytest.approx(float(theirs["loss/dynamics"]))
 
@@ -124,12 +133,12 @@ def test_a_part_of_an_observation_may_be_called_as_a_loss_is():
 def test_the_loss_of_the_ensemble_is_told_apart_by_age(optimistic):
     agent, state, _, _ = optimistic
     batch = sequences(agent, 7)
-    learn = jax.jit(lambda batch: agent.learn(state, batch, key=jr.key(3))[2])
-    metrics = {name: float(value) for name, value in learn(batch).items()}
+    learn = learner(SMALL)[1]
+    metrics = {name: float(value) for name, value in learn(state, batch, jr.key(3))[2].items()}
     assert (metrics["count/ensemble_new"], metrics["count/ensemble_old"]) == (1.0, BATCH - 1.0)
     total = metrics["sum/ensemble_new"] + metrics["sum/ensemble_old"]
     assert total == pytest.approx(BATCH * metrics["loss/ensemble"], rel=1e-5)
-    other = learn(eqx.tree_at(lambda b: b.new, batch, jnp.arange(BATCH) == 1))
+    _, _, other = learn(state, eqx.tree_at(lambda b: b.new, batch, jnp.arange(BATCH) == 1), jr.key(3))
     assert float(other["sum/ensemble_new"]) != pytest.approx(metrics["sum/ensemble_new"], rel=1e-3)
 
 

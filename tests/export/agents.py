@@ -94,10 +94,12 @@ def record(agent: Agent, rng: np.random.Generator, number: int) -> dict:
 
 
 class Sights(gymnasium.Env):
-    """A walk on a line, seen as a picture, as a vector and as a discrete value; actions 5, 6 and 7."""
+    """A walk on a line, seen as a picture, as a vector and as one of 2, 3 and 4; actions 5, 6 and 7."""
 
     observation_space = Dict(
-        walk=Box(-np.inf, np.inf, (2,), np.float32), place=Discrete(3), frame=Box(0, 255, (48, 48, 2), np.uint8)
+        walk=Box(-np.inf, np.inf, (2,), np.float32),
+        place=Discrete(3, start=2),
+        frame=Box(0, 255, (48, 48, 2), np.uint8),
     )
     action_space = Discrete(3, start=5)
 
@@ -112,6 +114,6 @@ class Sights(gymnasium.Env):
 
     def see(self):
         ramp = np.arange(48 * 48 * 2) * (1 + np.abs(self.state[0]))
-        place = int(np.clip(np.rint(self.state[1]), -1, 1)) + 1
+        place = int(np.clip(np.rint(self.state[1]), -1, 1)) + 3
         frame = ramp.astype(np.int64).astype(np.uint8).reshape(48, 48, 2)
         return {"frame": frame, "walk": self.state.astype(np.float32), "place": np.int64(place)}

@@ -107,12 +107,13 @@ class DreamerAgent(Agent):
         config, replay = self.dreamer.config, self.loop.replays[0]
         networks = jax.eval_shape(lambda: self.dreamer.init(key=jax.random.key(0))).networks
         number = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(networks) if hasattr(leaf, "shape"))
-        full = len(self.seeds) * replay.nbytes_full / GIB
         starts, planned = self.loop.starts_at, self._planned_decisions
+        full = len(self.seeds) * replay.nbytes_full / GIB
+        updates = max(0, planned - starts) * (config.ratio or 0.0) / (config.batch_size * config.batch_length)
         never = f", which this run of {planned} decisions does not reach" if starts > planned else ""
         return [
             f"size {config.size}, {number / 1e6:.1f} million parameters per seed; replay ratio {config.ratio:g}, "
-            f"{config.envs} environments per seed",
+            f"about {updates:.0f} updates, {config.envs} environments per seed",
             f"learning starts after {starts} records per seed{never}; a full replay takes {full:.1f} GiB",
         ] + ([f"{self._taken} records per seed are those of {self.config.start_from}"] if self._taken else [])
 
@@ -133,7 +134,7 @@ class DreamerAgent(Agent):
         while self.iteration < until:
             self.take_back()
             now = self.iteration  # one at a time: between two of them an evaluation may have cost an episode
-            (report,) = self.loop.iterations(self.state, now, now + 1, self.ticks, on_decision)
+            report = self.loop.iteration(now, self.state, self.ticks, on_decision)
             at, simulators = now + 1, self.envs.get_state()
             # One statement: a signal that comes in between would leave the replay newer than the rest, or older.
             self._learned, self.iteration, self._env_state, self.loop.marks = report.state, at, simulators, []
@@ -391,12 +392,14 @@ class DreamerAgent(Agent):
         self.loop.rewind()
         free = self.loop.replay_state()
         free |= {f"envs/{name}": value for name, value in (self._env_state or {}).items()}
-        checkpoint.save(folder.checkpoints, self.iteration, self.state, {"iteration": self.iteration}, free=free)
+        meta = {"iteration": self.iteration, "taken": self._taken}
+        checkpoint.save(folder.checkpoints, self.iteration, self.state, meta, free=free)
 
     def restore(self, folder: RunFolder) -> "DreamerAgent":
         """Take over the newest whole checkpoint of a run; what was damaged is told in `notes`."""
         self._learned, meta, self.notes = checkpoint.load_latest(folder.checkpoints, self.state)
         self.iteration, free, self._prepared = meta["iteration"], meta["free"], True
+        self._taken = meta.get("taken", 0)
         simulators = {name[5:]: free.pop(name) for name in list(free) if name.startswith("envs/")}
         self._env_state = simulators or None
         rows, ring, _ = free["replay/0/shape"].tolist()

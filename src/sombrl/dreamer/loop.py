@@ -193,21 +193,6 @@ class DreamerLoop:
         """Records per seed after which learning starts."""
         return self.replays[0].needed(self.dreamer.config.batch_size)
 
-    def iterations(
-        self,
-        state: DreamerLoopState,
-        first: int,
-        until: int,
-        ticks: int,
-        on_decision: Callable[[int, int], None] = lambda decision, length: None,
-    ) -> Iterator[DreamerReport]:
-        """Yield a report per `ticks` ticks; `rewind` takes it back until the next is asked for, or `marks` are none."""
-        for n in range(first, until):
-            report = self._iteration(n, state, ticks, on_decision)
-            state = report.state
-            yield report
-            self.marks = []
-
     def rewind(self) -> None:
         """Forget an iteration that did not come to its end: its records, and the updates it owed."""
         for way_back in self.marks:
@@ -225,9 +210,10 @@ class DreamerLoop:
         refuse_nan({name: np.asarray(values) for name, values in totals.items()}, self.seeds, 0)
         return eqx.tree_at(lambda s: s.learned, state, learned)
 
-    def _iteration(
+    def iteration(
         self, n: int, state: DreamerLoopState, ticks: int, on_decision: Callable[[int, int], None]
     ) -> DreamerReport:
+        """`ticks` ticks. Until its report is taken over, and `marks` are emptied, `rewind` takes it back."""
         self.rewind()
         done = self.ratio.state()
         self.marks = [replay.mark() for replay in self.replays] + [lambda: self.ratio.restore(done)]

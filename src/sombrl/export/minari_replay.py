@@ -29,6 +29,7 @@ from sombrl.dreamer.loop import executed
 from sombrl.dreamer.replay import SequenceReplay
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.layout import Part
+from sombrl.extras import bring
 from sombrl.records import RunFault, SombrlError, Transition
 from sombrl.replay import Replay
 
@@ -245,13 +246,9 @@ def _action_space(envs: AbstractEnvs) -> gymnasium.Space:
 
 
 def _minari() -> Any:
-    try:
-        import h5py  # noqa: F401
-        import minari
-        import minari.data_collector
-    except ImportError as error:
-        raise SombrlError(f"Minari datasets need {error.name}: pip install 'sombrl[minari]'.") from None
-    return minari
+    for module, package in (("h5py", "h5py"), ("minari.data_collector", "minari")):
+        bring(module, package, f"Minari datasets need {package}: pip install 'sombrl[minari]'.")
+    return bring("minari", "minari", "Minari datasets need minari: pip install 'sombrl[minari]'.")
 
 
 def _place(dataset: str) -> tuple[Path, Path]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sombrl.export.policy import NORM_EPS, UNIFORM
-from sombrl.records import SombrlError
+from sombrl.extras import bring
 
 OPSET, IR_VERSION = 17, 8
 FLOAT, INT64 = 1, 7  # onnx.TensorProto's
@@ -24,10 +24,7 @@ FLOAT, INT64 = 1, 7  # onnx.TensorProto's
 
 def onnx_bytes(info: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     """policy.onnx, from what policy.json and policy.npz hold; checked by onnx itself."""
-    try:
-        import onnx
-    except ImportError:
-        raise SombrlError("policy.onnx needs the package onnx: pip install 'sombrl[onnx]'.") from None
+    onnx = bring("onnx", "onnx", "policy.onnx needs the package onnx: pip install 'sombrl[onnx]'.")
     graph = _Graph(onnx, arrays)
     (_dreamer if info["kind"] == "dreamer" else _mlp)(graph, info)
     model = onnx.helper.make_model(
@@ -182,7 +179,8 @@ def _tokens(graph: _Graph, info: dict[str, Any]) -> str:
         if part["kind"] == "image":
             images.append(graph("Cast", value, to=FLOAT))
         elif part["kind"] == "discrete":
-            numbers.append(graph.reshape(_one_hot(graph, graph.reshape(value, -1), part["size"]), -1))
+            counted = graph("Sub", value, graph.constant(np.array(part["start"], part["dtype"])))
+            numbers.append(graph.reshape(_one_hot(graph, graph.reshape(counted, -1), part["size"]), -1))
         else:
             size = graph("Log", graph("Add", graph("Abs", value), graph.constant(1.0)))
             numbers.append(graph.reshape(graph("Mul", graph("Sign", value), size), -1))

@@ -85,7 +85,7 @@ class Policy(abc.ABC):
             array = np.asarray(given[part["name"]]).astype(part["dtype"], copy=False)
             if array.size != int(np.prod(part["shape"])):
                 raise ValueError(f"{part['name']} of an observation is {part['shape']}, not {list(array.shape)}.")
-            found[part["name"]] = array.reshape(part["shape"])
+            found[part["name"]] = array.reshape(part["shape"]) - array.dtype.type(part["start"])
         return found
 
     def _physical(self, unit: np.ndarray) -> Action:

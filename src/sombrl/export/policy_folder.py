@@ -157,7 +157,9 @@ def _dreamer(agent: DreamerAgent, row: int) -> Exported:
     window = replay.latest(1)
     obs = {name: values[0, :EXAMPLES] for name, values in window.obs.items()}
     actions, noise = _sequence(agent, networks, obs)
-    arrays |= {f"examples/{name}": value for name, value in obs.items()} | {"examples/noise": noise}
+    starts = {part.name: part.start for part in agent.layout.parts}  # as the environment counts
+    arrays |= {f"examples/{name}": value + value.dtype.type(starts[name]) for name, value in obs.items()}
+    arrays |= {"examples/noise": noise}
     normalisation = {"vector": "sign(x) log(1 + |x|)", "discrete": "one-hot", "image": "x/255 - 0.5"}
     info = {
         "kind": "dreamer",
@@ -213,6 +215,7 @@ def _parts(parts: tuple[Part, ...], normalisation: dict[str, str]) -> list[dict[
             "shape": list(part.shape),
             "dtype": part.dtype.name,
             "size": part.size,
+            "start": part.start,
             "normalisation": normalisation[part.kind],
         }
         for part in parts

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sombrl.extras import bring
 from sombrl.records import RunFault, SombrlError
 from sombrl.results import write_whole
 from sombrl.sweep.driver import AbstractBackend, Ended
@@ -38,12 +39,8 @@ class SlurmBackend(AbstractBackend):
         local: bool,
     ):
         """`root` is the folder of the cells; `minutes` and `memory` (GB) are what a job asks for."""
-        try:
-            import submitit
-        except ImportError:
-            raise SombrlError(
-                "submitit is not installed: pip install 'sombrl[slurm]', or use --backend local."
-            ) from None
+        missing = "submitit is not installed: pip install 'sombrl[slurm]', or use --backend local."
+        submitit = bring("submitit", "submitit", missing)
         if gpus != int(gpus):
             raise SombrlError(f"SLURM gives out whole GPUs: --gpus-per-cell cannot be {gpus:g}.")
         self._submitit, self._local, self._threads = submitit, local, max(1, cpus)

@@ -16,6 +16,7 @@ from typing import Any
 
 from sombrl.experiments.base import TrainCell
 from sombrl.experiments.cell_folder import CellFolder
+from sombrl.extras import bring
 from sombrl.records import SombrlError
 from sombrl.results import write_whole
 from sombrl.runs import RunFolder
@@ -70,10 +71,7 @@ def tune(
     """Search until there are `trials` trials, write their table and return its path."""
     if trials < 1:
         raise SombrlError(f"--trials must be at least 1, not {trials}.")
-    try:
-        import optuna
-    except ImportError:
-        raise SombrlError("Optuna is not installed: pip install 'sombrl[tune]'.") from None
+    optuna = bring("optuna", "optuna", "Optuna is not installed: pip install 'sombrl[tune]'.")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     make, dimensions = space(spec)
     asked = {"search": spec.search, "objective": spec.objective, "grid": spec.grid}
