@@ -1,8 +1,8 @@
 """The command line. Every flag comes from the same frozen dataclasses as the Python API."""
 
-import _thread
 import dataclasses
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -491,7 +491,8 @@ def main(argv: list[str] | None = None) -> None:
 def _insist(ignored: Any) -> None:
     """A Ctrl-C that falls into a finaliser or a callback of JAX's is swallowed there: it comes again a moment later."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
-        threading.Timer(0.05, _thread.interrupt_main).start()
+        main = threading.main_thread().ident
+        threading.Timer(0.05, lambda: signal.pthread_kill(main or 0, signal.SIGINT)).start()
     else:
         sys.__unraisablehook__(ignored)
 

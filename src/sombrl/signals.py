@@ -1,6 +1,5 @@
 """Ctrl-C and SIGTERM during a run: one asks it to stop where it can go on to the bit, a second stops it at once."""
 
-import _thread
 import contextlib
 import gc
 import os
@@ -129,7 +128,8 @@ class Signals:
         if not self._twice:
             _tell("stopping at once; a program that is running, or a checkpoint that is being written, ends first")
         self._twice = True
-        _thread.interrupt_main(signal.SIGTERM)  # the handler may have run before this was known
+        # The handler may have run before this was known. To the thread itself, so that it wakes from waiting too.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def _answer(self, number: int) -> str:
         if self._rewinds:

@@ -253,6 +253,16 @@ class Dreamer:
         self._weight_optimiser = laprop(config.explore.bonus_weight_lr, warmup=0, agc=None)
         low = config.precision == "bfloat16" or (config.precision == "auto" and jax.default_backend() != "cpu")
         self.dtype = jnp.dtype(jnp.bfloat16 if low else jnp.float32)
+        learned = dataclasses.replace(self.config, start_from=None, start_updates=0)
+        self._computes = (learned, self.parts, action_dim, discrete, self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it computes the same, so that one may use the programs of the other."""
+        return isinstance(other, Dreamer) and self._computes == other._computes
+
+    def __hash__(self) -> int:
+        """Of what it computes."""
+        return hash(self._computes)
 
     def init(self, *, key: Key[Array, ""]) -> DreamerState:
         """Untrained."""

@@ -86,8 +86,9 @@ class DreamerPrograms:
     apart: bool  # seeds one after the other: networks side by side would share no convolution
 
     @staticmethod
+    @functools.lru_cache(maxsize=8)
     def of(dreamer: Dreamer, *, sample: bool = True) -> "DreamerPrograms":
-        """Compilation happens on first use."""
+        """Compilation happens on first use; agents that compute the same share what was compiled."""
 
         def init(seeds: Array) -> DreamerState:
             return over_lot(lambda row: dreamer.init(key=_key(row[0], jnp.zeros((), jnp.int32), "init")), (seeds,))
