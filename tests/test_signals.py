@@ -173,6 +173,24 @@ def test_runs_of_another_thread_and_an_evaluation_that_was_broken_off(tmp_path):
     assert reproducible_rows(folders[1].path) == rows[:2]
 
 
+def test_a_report_whose_metrics_are_not_written_yet_is_not_lost(tmp_path):
+    """Stopped at once in between; of a checkpoint without its metrics, or of metrics without it, there is none."""
+    trained = small(seeds=1)
+    rows = trained.rows
+
+    def interrupted(report):
+        if report.iteration == 1:
+            trained.rows = rows
+            raise KeyboardInterrupt
+        return rows(report)
+
+    trained.rows = interrupted
+    folder = RunFolder.create(tmp_path / "run", trained.to_json(), ["test"])
+    with pytest.raises(Interrupted, match="2 of 3 iterations are saved"):
+        drive([Run(trained, folder, False)], 3, 3, tensorboard=False)
+    assert load(folder.path).iteration == 2 and [row["iteration"] for row in folder.rows()] == [0, 1]
+
+
 def test_a_last_report_leaves_nothing_to_continue(tmp_path):
     trained = small(seeds=1, episodes=1)
     folder = RunFolder.create(tmp_path / "run", trained.to_json(), ["test"])

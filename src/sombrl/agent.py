@@ -590,6 +590,7 @@ def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Ag
 
     def chosen(part: Any, names: set[str]) -> dict[str, Any]:
         given = {name: settings[name] for name in names & set(settings)}
+        given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         return {
             name: dataclasses.replace(getattr(part, name), **value) if isinstance(value, dict) else value
             for name, value in given.items()

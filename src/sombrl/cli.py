@@ -1,6 +1,7 @@
 """The command line. Every flag comes from the same frozen dataclasses as the Python API."""
 
 import dataclasses
+import functools
 import os
 import signal
 import sys
@@ -464,7 +465,8 @@ def main(argv: list[str] | None = None) -> None:
         return
     use_compilation_cache()
     sys.path.insert(0, os.getcwd())  # for --env module:Id-v0 with a module of the user's; a console script lacks it
-    usual, sys.unraisablehook = sys.unraisablehook, _insist
+    usual = sys.unraisablehook
+    sys.unraisablehook = functools.partial(_insist, usual)
     try:
         if argv[0] not in COMMANDS:
             raise nearest(argv[0], COMMANDS, "command", see="sombrl --help")
@@ -488,13 +490,13 @@ def main(argv: list[str] | None = None) -> None:
         sys.unraisablehook = usual
 
 
-def _insist(ignored: Any) -> None:
+def _insist(usual: Callable[[Any], Any], ignored: Any) -> None:
     """A Ctrl-C that falls into a finaliser or a callback of JAX's is swallowed there: it comes again a moment later."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
         main = threading.main_thread().ident
         threading.Timer(0.05, lambda: signal.pthread_kill(main or 0, signal.SIGINT)).start()
     else:
-        sys.__unraisablehook__(ignored)
+        usual(ignored)
 
 
 def _stop(sentence: str, code: int) -> None:

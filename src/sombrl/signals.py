@@ -129,7 +129,7 @@ class Signals:
             _tell("stopping at once; a program that is running, or a checkpoint that is being written, ends first")
         self._twice = True
         # The handler may have run before this was known. To the thread itself, so that it wakes from waiting too.
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        signal.pthread_kill(threading.main_thread().ident or 0, next(iter(self._old)))
 
     def _answer(self, number: int) -> str:
         if self._rewinds:

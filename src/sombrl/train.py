@@ -102,6 +102,8 @@ class Run:
     """The iteration of the newest checkpoint."""
     recorded: int | None = None
     """The iteration up to which there are metrics."""
+    pending: Any = None
+    """The report whose metrics are still to be written."""
     warned: bool = False
     """About rewards that nobody can learn from."""
     films: bool = True
@@ -144,6 +146,8 @@ def drive(
                     signals.decision(t, length)
 
                 for reports in _reports(agents, until, on_decision):
+                    for run, report in zip(runs, reports, strict=True):
+                        run.pending = report
                     for run, report, own in zip(runs, reports, sinks, strict=True):
                         _record(run, report, own, signals, due=_due(run.agent.iteration, every, until))
                     shown.iteration(_summary(agents, reports))
@@ -153,6 +157,8 @@ def drive(
             if isinstance(stop, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(stop):
                 raise
             for run in runs:
+                if run.pending is not None:  # stopped before its metrics were written
+                    _append(run, run.agent.rows(run.pending))
                 if run.saved != run.agent.iteration == run.recorded and run.agent.iteration > 0:
                     run.agent.save_checkpoint(run.folder)
                     run.saved = run.agent.iteration
@@ -202,8 +208,7 @@ def _record(run: Run, report: Any, sinks: Sequence[Sink], signals: Signals, *, d
             rows = [row | {"eval/ep_rew_mean": value} for row, value in zip(rows, returns, strict=True)]
     finally:  # stopped at once, an evaluation costs its own number alone
         with signals.held():
-            run.folder.append(rows)
-            run.recorded = agent.iteration
+            _append(run, rows)
             if due:
                 agent.save_checkpoint(run.folder)
                 run.saved = agent.iteration
@@ -215,11 +220,19 @@ def _record(run: Run, report: Any, sinks: Sequence[Sink], signals: Signals, *, d
     run.hook(agent, report)
 
 
+def _append(run: Run, rows: list[dict[str, Any]]) -> None:
+    """Write the metrics of an iteration, or fail to, once."""
+    run.pending = None
+    run.folder.append(rows)
+    run.recorded = run.agent.iteration
+
+
 def _film(run: Run) -> None:
     """What there is to see goes into the run's folder, from where `sombrl report` shows it."""
-    if not run.films or not can_write(".gif"):
+    films = run.agent.films() if run.films else {}
+    if not films or not can_write(".gif"):
         return
-    for name, frames in run.agent.films().items():
+    for name, frames in films.items():
         path = run.folder.path / "videos" / f"{run.agent.iteration:08d}-{name}.gif"
         if not path.exists():  # a resumed run passes here again
             write_video(path, frames, fps=film_rate(run.agent.envs.spec.action_repeat))

@@ -20,7 +20,7 @@ SETTINGS = {
     "capacity": 200,
     "report_every": 24,
     "episode_length": 7,
-    "hidden": (8,),
+    "hidden": [8],  # a list is as good as a tuple
     "members": 2,
 }
 

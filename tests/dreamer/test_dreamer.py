@@ -208,6 +208,12 @@ def test_impossible_explorations_are_refused():
         DreamerExplore(bonus_weight=0.0)
 
 
+def test_those_that_compute_the_same_are_equal():
+    other = dataclasses.replace(SMALL, hidden=(9,))
+    assert {dreamer(SMALL), dreamer(SMALL, start_from="somewhere")} == {dreamer()}
+    assert dreamer(other) != dreamer() and dreamer(SMALL, horizon=4) != dreamer()
+
+
 def test_the_protocols():
     assert CONFIG.resolved(images=True).ratio == 512
     head = DreamerConfig(protocol="head")

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 import sombrl
+from sombrl.errors import SombrlError
 from sombrl.report.loading import find
 from sombrl.runs import RunFolder
 from sombrl.train import Run, drive
@@ -46,6 +47,15 @@ def run(tmp_path_factory):
     where = RunFolder.create(folder, trained.to_json(), ["test"])
     drive([Run(trained, where, False)], trained.planned_iterations, 1, tensorboard=False)
     return trained, folder
+
+
+def test_weights_of_the_network_that_pooled_are_refused(run, monkeypatch):
+    """It had the same shapes, so nothing else would tell."""
+    _, folder = run
+    assert sombrl.load(folder, env=Blink).iteration == 3
+    monkeypatch.setattr("sombrl.dreamer.agent.NETWORK", 3)
+    with pytest.raises(SombrlError, match="pools images where --cnn paper has strides"):
+        sombrl.load(folder, env=Blink)
 
 
 def test_films_lie_beside_the_checkpoints(run):

@@ -133,6 +133,7 @@ def test_pictures_lose_nothing(minari):
     to_minari(agent, "sights-v0")
     dataset = minari.load_dataset("sights-v0")
     assert dataset.action_space.n == 3 and dataset.action_space.start == 5
+    assert dataset.observation_space["place"].start == 2
     for theirs, ours in zip(dataset.iterate_episodes(), episodes_of(agent), strict=True):
         for name, part in ours.obs.items():
             np.testing.assert_array_equal(theirs.observations[name], part)

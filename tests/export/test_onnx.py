@@ -47,7 +47,7 @@ def test_dreamer_step_by_step(env, tmp_path):
     }
     chosen = set()
     for _ in range(10):
-        obs = {p["name"]: (rng.integers(0, 3, p["shape"]) + p["start"]).astype(p["dtype"]) for p in parts}
+        obs = {p["name"]: np.asarray(rng.integers(0, 3, p["shape"]) + p["start"], p["dtype"]) for p in parts}
         noise = rng.gumbel(size=shape).astype(np.float32)
         expected, state = pilot.act(obs, state, noise)
         action, *following = graph.run(None, obs | carried | {"noise": noise})

@@ -38,6 +38,7 @@ FILMED = 4  # sequences beside each other
 FILMED_FRAMES = 500  # of an episode, its last ones
 SEED_STRIDE = 1000  # environment e of seed s has the seed s + SEED_STRIDE e
 NOISE_STRIDE = 30_000  # decisions that an episode may have before its noise is that of the next; Atari's have 27000
+NETWORK = 2  # raised when the same weights come to mean another network; before 2, --cnn paper pooled
 ATARI_RATIO = {"atari100k": 256.0, "atari200m": 32.0}  # published
 
 
@@ -392,12 +393,17 @@ class DreamerAgent(Agent):
         self.loop.rewind()
         free = self.loop.replay_state()
         free |= {f"envs/{name}": value for name, value in (self._env_state or {}).items()}
-        meta = {"iteration": self.iteration, "taken": self._taken}
+        meta = {"iteration": self.iteration, "taken": self._taken, "network": NETWORK}
         checkpoint.save(folder.checkpoints, self.iteration, self.state, meta, free=free)
 
     def restore(self, folder: RunFolder) -> "DreamerAgent":
         """Take over the newest whole checkpoint of a run; what was damaged is told in `notes`."""
         self._learned, meta, self.notes = checkpoint.load_latest(folder.checkpoints, self.state)
+        if meta.get("network", 1) != NETWORK and self._image is not None and self.dreamer.config.cnn == "paper":
+            raise SombrlError(
+                f"{folder.path} has a network that pools images where --cnn paper has strides now, so its weights mean "
+                "nothing here: train it anew, or use the version of sombrl that made it."
+            )
         self.iteration, free, self._prepared = meta["iteration"], meta["free"], True
         self._taken = meta.get("taken", 0)
         simulators = {name[5:]: free.pop(name) for name in list(free) if name.startswith("envs/")}

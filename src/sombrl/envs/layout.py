@@ -58,6 +58,10 @@ class Part:
             raise SombrlError(f"{what} is {self.words}, not {array[wrong][0] + self.start}.")
         return np.asarray(array, self.dtype)
 
+    def counted(self, values: np.ndarray) -> np.ndarray:
+        """Discrete values as the environment counts them; anything else as it is."""
+        return values + values.dtype.type(self.start) if self.start else values
+
     def leads(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The axes that `shape` may have before those of one observation: none, or one, of a batch; likeliest first."""
         own, count = self.shape if self.given is None else self.given, math.prod(self.shape)

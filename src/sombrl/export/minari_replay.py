@@ -170,7 +170,9 @@ def _of_sequences(replay: SequenceReplay, seed: int, envs: AbstractEnvs) -> Iter
         for start, stop in zip(firsts, [*firsts[1:], len(records["first"])], strict=True):
             if stop - start < 2:  # begun, and nothing done yet
                 continue
-            obs = {part.name: records[f"obs/{part.name}"][start:stop] for part in envs.spec.obs_layout.parts}
+            obs = {
+                part.name: part.counted(records[f"obs/{part.name}"][start:stop]) for part in envs.spec.obs_layout.parts
+            }
             action = envs.physical(executed(records["action"][start : stop - 1], envs.spec.discrete))
             terminated = bool(records["terminal"][stop - 1])
             yield Episode(seed, obs, action, records["reward"][start + 1 : stop], terminated, not terminated)
@@ -230,7 +232,7 @@ def _observation_space(parts: tuple[Part, ...]) -> gymnasium.Space:
 
 def _space(part: Part) -> gymnasium.Space:
     if part.kind == "discrete":
-        return Discrete(part.size or 1)
+        return Discrete(part.size or 1, start=part.start)
     if part.kind == "image":
         return Box(0, 255, part.shape, np.uint8)
     return Box(-np.inf, np.inf, part.shape, np.float32)

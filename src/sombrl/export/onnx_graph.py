@@ -179,7 +179,7 @@ def _tokens(graph: _Graph, info: dict[str, Any]) -> str:
         if part["kind"] == "image":
             images.append(graph("Cast", value, to=FLOAT))
         elif part["kind"] == "discrete":
-            counted = graph("Sub", value, graph.constant(np.array(part["start"], part["dtype"])))
+            counted = graph("Sub", graph("Cast", value, to=INT64), graph.constant(part["start"]))
             numbers.append(graph.reshape(_one_hot(graph, graph.reshape(counted, -1), part["size"]), -1))
         else:
             size = graph("Log", graph("Add", graph("Abs", value), graph.constant(1.0)))

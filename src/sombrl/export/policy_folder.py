@@ -29,7 +29,7 @@ from sombrl.export import policy as deployed
 from sombrl.hardware.policy import Actor
 from sombrl.records import RunFault, SombrlError
 
-FORMAT = 1
+FORMAT = 2
 EXAMPLES = 8
 TOLERANCE = 1e-5
 """Of a recorded action, in half ranges: float32 sums in another order differ by about 1e-6."""
@@ -157,8 +157,7 @@ def _dreamer(agent: DreamerAgent, row: int) -> Exported:
     window = replay.latest(1)
     obs = {name: values[0, :EXAMPLES] for name, values in window.obs.items()}
     actions, noise = _sequence(agent, networks, obs)
-    starts = {part.name: part.start for part in agent.layout.parts}  # as the environment counts
-    arrays |= {f"examples/{name}": value + value.dtype.type(starts[name]) for name, value in obs.items()}
+    arrays |= {f"examples/{part.name}": part.counted(obs[part.name]) for part in agent.layout.parts}
     arrays |= {"examples/noise": noise}
     normalisation = {"vector": "sign(x) log(1 + |x|)", "discrete": "one-hot", "image": "x/255 - 0.5"}
     info = {

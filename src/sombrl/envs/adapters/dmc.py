@@ -275,6 +275,7 @@ def _suite(name: str) -> Any:
     """`dm_control.suite`, or the sentence that says how to get it."""
     if importlib.util.find_spec("dm_control") is None:
         raise SombrlError(f"\"{name}\" needs dm_control, which is not installed; pip install 'sombrl[dmc]'.")
+    given = os.environ.get("MUJOCO_GL")  # by the user
     if name.startswith(VISION):
         require_opengl(name)
     else:
@@ -284,9 +285,9 @@ def _suite(name: str) -> Any:
     except Exception as error:  # a MUJOCO_GL that this machine cannot do, or a mujoco of another version
         if name.startswith(VISION):
             raise cannot_draw(name, first_line(error)) from error
-        if os.environ.get("MUJOCO_GL"):
+        if given:
             raise SombrlError(
-                f'"{name}": dm_control cannot be imported with MUJOCO_GL={os.environ["MUJOCO_GL"]} '
+                f'"{name}": dm_control cannot be imported with MUJOCO_GL={given} '
                 f"({first_line(error)}): start without MUJOCO_GL."
             ) from error
         raise broken("dm_control", error) from error

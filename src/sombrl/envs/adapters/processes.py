@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -326,11 +327,11 @@ class _Worker:
         """It ends when it reads this."""
         self.link.sock.close()
 
-    def end(self) -> None:
+    def end(self, patience: float = PATIENCE) -> None:
         """Wait for it to end, and insist."""
         self.hang_up()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -340,8 +341,9 @@ def _end_all(workers: list[_Worker], memory: "_Memory") -> None:
     memory.close()
     for worker in workers:
         worker.hang_up()
+    deadline = time.monotonic() + PATIENCE
     for worker in workers:
-        worker.end()
+        worker.end(max(0.0, deadline - time.monotonic()))
 
 
 class _Memory:
