@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import sys
 from typing import Any
 
 from sombrl.errors import SombrlError
@@ -11,7 +12,7 @@ def bring(module: str, package: str, missing: str) -> Any:
     """Import `module` of `package`, or refuse: by the sentence `missing`, or with what its import has to say."""
     root = module.partition(".")[0]
     try:
-        if importlib.util.find_spec(module) is None:
+        if module not in sys.modules and importlib.util.find_spec(module) is None:
             raise ModuleNotFoundError(name=root)
         return importlib.import_module(module)
     except Exception as error:  # a broken package raises anything: ImportError of a library, OSError, its own
