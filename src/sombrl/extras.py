@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import sys
 from typing import Any
 
 from sombrl.errors import SombrlError
@@ -12,13 +11,20 @@ def bring(module: str, package: str, missing: str) -> Any:
     """Import `module` of `package`, or refuse: by the sentence `missing`, or with what its import has to say."""
     root = module.partition(".")[0]
     try:
-        if module not in sys.modules and importlib.util.find_spec(module) is None:
+        if not _there(module):
             raise ModuleNotFoundError(name=root)
         return importlib.import_module(module)
     except Exception as error:  # a broken package raises anything: ImportError of a library, OSError, its own
         if isinstance(error, ModuleNotFoundError) and error.name == root:
             raise SombrlError(missing) from None
         raise broken(package, error) from error
+
+
+def _there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:  # somebody put it among the imported ones by hand
+        return True
 
 
 def broken(package: str, error: Exception | str) -> SombrlError:
