@@ -27,7 +27,7 @@ test-slow: setup  ## the learning runs, compiled as a user's are
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow
 
 test-extras: .venv-extras/.ready  ## what optional packages are for: sweeps, exports, TensorBoard, the page in a browser
-	.venv-extras/bin/python -m pytest -n 0 -m "slow or not slow" tests/sweep tests/export tests/test_sinks.py tests/report/test_browser.py
+	.venv-extras/bin/python -m pytest -n 0 -m "slow or not slow" tests/sweep tests/export tests/runs/test_sinks.py tests/report/test_browser.py
 
 .venv-extras/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-extras
@@ -56,6 +56,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 docs: .venv-docs/.ready  ## the documentation site, strict: site/index.html opens without a server
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build

@@ -23,9 +23,10 @@ import jax.numpy as jnp
 import jax.random as jr
 
 from benchmarks.timing import Block, alone, machine, ratio, row, timed, write
-from sombrl.agent import make
-from sombrl.algorithms.dreamer import Dreamer, DreamerConfig, DreamerExplore, Sequences
+from sombrl.agent.make import make
 from sombrl.dreamer.agent import DreamerAgent
+from sombrl.dreamer.config import DreamerConfig, DreamerExplore
+from sombrl.dreamer.dreamer import Dreamer, Sequences
 from sombrl.dreamer.loop import DreamerReport, compiled_update
 from sombrl.envs.layout import Part
 from sombrl.seeds import over_lot

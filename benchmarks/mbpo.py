@@ -30,8 +30,9 @@ import jax
 import numpy as np
 
 from benchmarks.timing import ROOT, Block, machine, ratio, row, timed, write
-from sombrl.agent import Agent, make
-from sombrl.loop import Report
+from sombrl.agent.agent import Agent
+from sombrl.agent.make import make
+from sombrl.training.episodic import Report
 
 
 @dataclasses.dataclass(frozen=True)

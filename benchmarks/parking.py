@@ -13,9 +13,9 @@ from pathlib import Path
 import jax
 
 from benchmarks.timing import alone, machine, write
-from sombrl.agent import new_agent
-from sombrl.experiments.base import SCALES
-from sombrl.experiments.rccar import car_cell, car_config
+from sombrl.agent.make import new_agent
+from sombrl.paper.experiments.base import SCALES
+from sombrl.paper.experiments.rccar import car_cell, car_config
 
 MARGIN = 5.0
 

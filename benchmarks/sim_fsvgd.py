@@ -24,7 +24,7 @@ import jax.random as jr
 from benchmarks.timing import Block, machine, row, timed, write
 from sombrl.dynamics.particle_config import ParticleConfig
 from sombrl.dynamics.particle_learner import ParticleLearner
-from sombrl.envs.rc_car_prior import GAP_STD, LIKELIHOOD_STD, CarBodyFrame, CarSimulator, CarWorldFrame
+from sombrl.dynamics.rc_car_prior import GAP_STD, LIKELIHOOD_STD, CarBodyFrame, CarSimulator, CarWorldFrame
 from sombrl.records import Transition
 from sombrl.replay import Replay
 from sombrl.seeds import over_seeds

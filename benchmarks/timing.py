@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sombrl.checkpoint import versions
+from sombrl.storage.provenance import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 

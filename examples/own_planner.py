@@ -15,11 +15,11 @@ import jax.random as jr
 
 import sombrl
 from sombrl.controllers import ICEM, AbstractController, ICEMConfig
+from sombrl.controllers.rollout import imagined_return, score_candidates
 from sombrl.dynamics.gp import GPConfig, GPLearner
 from sombrl.envs.registry import make_envs
 from sombrl.exploration import optimistic
 from sombrl.exploration.weight import Constant
-from sombrl.rollout import imagined_return, score_candidates
 from sombrl.settings import FiniteHorizon
 
 

@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 
-from sombrl.agent import Agent, make
-from sombrl.cli import main
+from sombrl.agent.agent import Agent
+from sombrl.agent.make import make
+from sombrl.cli.main import main
 
 SMALL = {
     "gp": {"capacity": 64, "rank": 8, "fit_steps": 3, "fit_points": 16, "draw_features": 16},
@@ -53,8 +54,8 @@ def run_signalled(argv, sent, decision, env=None, before="") -> subprocess.Compl
     """A command in a process of its own, which gets the signal `sent` at its decision number `decision` (from 1)."""
     script = f"""
 import os, signal
-from sombrl.cli import main
-from sombrl.progress import Progress
+from sombrl.cli.main import main
+from sombrl.training.progress import Progress
 signal.signal(signal.SIGINT, signal.default_int_handler)  # as at a terminal
 shown, taken = Progress.decision, []
 def decision(self, t, length):

@@ -7,7 +7,7 @@ import pytest
 import sombrl
 from sombrl.records import SombrlError
 from tests.small import SMALL, small
-from tests.test_loop import Corridor
+from tests.training.test_episodic import Corridor
 
 
 @pytest.fixture(scope="module")

@@ -23,14 +23,14 @@ import gymnasium
 import pytest
 import tyro
 
-from sombrl.agent import make
+from sombrl.agent.make import make
 from sombrl.algorithms import ALGORITHMS
-from sombrl.cli import COMMANDS, main
+from sombrl.cli.main import COMMANDS, main
 from sombrl.controllers import PRESETS
-from sombrl.experiments import EXPERIMENTS
 from sombrl.exploration import STRATEGIES
-from sombrl.lab import markdown
-from sombrl.results import read_rows
+from sombrl.paper.experiments import EXPERIMENTS
+from sombrl.paper.lab import markdown
+from sombrl.storage.results import read_rows
 from tests.docs.pages import EXAMPLES, PAGES, ROOT, blocks, code_spans, commands, name_of, prose, to_run
 from tests.small import small
 

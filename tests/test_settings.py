@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from sombrl.agent import load
+from sombrl.agent.make import load
 from sombrl.envs.mountain_car import MountainCar
 from sombrl.exploration.bonus import InformationGain
 from sombrl.records import SombrlError
@@ -13,7 +13,7 @@ from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Unsupervised
 from sombrl.theory.update_rule import ONE_BIT
 from tests.dynamics.data import predict
 from tests.small import SMALL, small
-from tests.test_loop import Corridor, leaves
+from tests.training.test_episodic import Corridor, leaves
 
 ENDLESS = {"setting": "non-episodic", "update_every": 4, "episode_length": None}
 

@@ -3,7 +3,7 @@
 python docs/figures/draw.py
 
 published.csv has what others have published for the same tasks, with its source; the paper's curves of the car are in
-`sombrl.experiments.rccar_margins`, read off its figure. Nothing else is drawn.
+`sombrl.paper.experiments.rccar_margins`, read off its figure. Nothing else is drawn.
 """
 
 import csv
@@ -15,12 +15,12 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from sombrl.experiments.dreamer import DREAMER_LOOKS
-from sombrl.experiments.figures import TITLES, Look, curves, select
-from sombrl.experiments.mbpo import MBPO_LOOKS
-from sombrl.experiments.rccar import CAR_LOOKS
-from sombrl.experiments.rccar_margins import PUBLISHED, PUBLISHED_AT
-from sombrl.results import read_rows
+from sombrl.paper.experiments.dreamer import DREAMER_LOOKS
+from sombrl.paper.experiments.figures import TITLES, Look, curves, select
+from sombrl.paper.experiments.mbpo import MBPO_LOOKS
+from sombrl.paper.experiments.rccar import CAR_LOOKS
+from sombrl.paper.experiments.rccar_margins import PUBLISHED, PUBLISHED_AT
+from sombrl.storage.results import read_rows
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[1] / "results"

@@ -1,6 +1,6 @@
 """Files of the repository as pages of the site, so that a link to one leads somewhere and is checked.
 
-A page of docs/ names sources, examples and results as they lie beside it: `../src/sombrl/loop.py`. What is linked is
+A page of docs/ names sources, examples and results as they lie beside it: `../src/sombrl/agent.py`. What is linked is
 mounted under repository/, whatever it links to as well, and the links are rewritten: Markdown stays Markdown, code and
 other text becomes a page that shows it, a folder a page that lists it, and the rest is copied.
 """

@@ -8,14 +8,17 @@ import os
 # Before JAX loads it: OpenBLAS threads spin, and on a busy machine a Cholesky then takes many times longer.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from sombrl import compat
 from sombrl.agent import GPICEM, MBPO, SAC, Agent, Dreamer, MaxInfoSAC, load, make
 from sombrl.envs.check import check_env
 from sombrl.envs.registry import make_envs
-from sombrl.loop import run
 from sombrl.records import AbstractTask, Prediction, RunFault, SombrlError, Transition
 from sombrl.settings import FiniteHorizon
+from sombrl.training.episodic import run
 
 __version__ = "0.1.0"
+
+compat.install()
 
 __all__ = [
     "GPICEM",

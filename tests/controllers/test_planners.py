@@ -11,8 +11,8 @@ import pytest
 import scipy.linalg
 
 from sombrl.controllers import ICEM, MPPI, ICEMConfig, MPPIConfig, cem
+from sombrl.controllers.rollout import score_candidates
 from sombrl.replay import Replay
-from sombrl.rollout import score_candidates
 from tests.oracles.lqr import cost, optimal_plan, riccati
 from tests.oracles.toy import TRACES, imagine, linear_quadratic, memoryless, poisoned
 

@@ -10,11 +10,11 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from sombrl.controllers.initial_states import AbstractStarts, StoredStarts, starts_of
 from sombrl.controllers.policy_search import SEARCH_SAC, PolicySearch, PolicySearchConfig, SearchState
 from sombrl.exploration.bonus import EpistemicMean, NoBonus
 from sombrl.records import SombrlError
 from sombrl.replay import Replay
-from sombrl.starts import AbstractStarts, StoredStarts, starts_of
 from tests.controllers.worlds import f32, filled, transitions, uncertain, world
 
 TINY = PolicySearchConfig(

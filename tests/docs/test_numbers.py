@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sombrl.experiments.rccar_margins import PUBLISHED, PUBLISHED_AT
-from sombrl.results import Row, read_rows
+from sombrl.paper.experiments.rccar_margins import PUBLISHED, PUBLISHED_AT
+from sombrl.storage.results import Row, read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"

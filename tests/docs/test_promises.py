@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sombrl.loop import refuse_nan
 from sombrl.records import RunFault
+from sombrl.training.episodic import refuse_nan
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 import sombrl
-from sombrl.algorithms.dreamer import DreamerExplore
+from sombrl.dreamer.config import DreamerExplore
 from sombrl.errors import RunFault, SombrlError
 
 SETTINGS = {

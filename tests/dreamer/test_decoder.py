@@ -9,8 +9,8 @@ import pytest
 from scipy.signal import correlate2d
 
 from sombrl.dreamer.decoder import Canvas, Decoder
+from sombrl.dreamer.rssm import Latent
 from sombrl.dreamer.sizes import SIZES
-from sombrl.dynamics.rssm import Latent
 from sombrl.envs.layout import Part
 
 TINY = SIZES["tiny"]

@@ -10,9 +10,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from sombrl.algorithms.dreamer import Dreamer, DreamerConfig, DreamerExplore, Sequences
-from sombrl.controllers.dreamer_actor_critic import imagine, judge, policy_loss, replay_value_loss, value_loss
-from sombrl.dynamics.rssm import Latent
+from sombrl.dreamer.actor_critic import imagine, judge, policy_loss, replay_value_loss, value_loss
+from sombrl.dreamer.config import DreamerConfig, DreamerExplore
+from sombrl.dreamer.dreamer import Dreamer, Sequences
+from sombrl.dreamer.rssm import Latent
 from sombrl.envs.layout import Part
 from sombrl.errors import SombrlError
 

@@ -8,8 +8,8 @@ from PIL import Image
 import sombrl
 from sombrl.errors import SombrlError
 from sombrl.report.loading import find
-from sombrl.runs import RunFolder
-from sombrl.train import Run, drive
+from sombrl.runs.train import Run, drive
+from sombrl.storage.run_folder import RunFolder
 
 LENGTH = 6
 

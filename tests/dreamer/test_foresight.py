@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from sombrl.algorithms.dreamer import Dreamer, DreamerConfig, DreamerExplore
+from sombrl.dreamer.config import DreamerConfig, DreamerExplore
+from sombrl.dreamer.dreamer import Dreamer
 from sombrl.dreamer.foresight import film, foresee
 from sombrl.envs.layout import Part
 from tests.dreamer.test_dreamer import BATCH, TIME, sequences

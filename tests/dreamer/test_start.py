@@ -11,7 +11,7 @@ import pytest
 import sombrl
 from sombrl.dreamer.start import TASK, WORLD
 from sombrl.errors import SombrlError
-from sombrl.runs import RunFolder
+from sombrl.storage.run_folder import RunFolder
 
 from .test_agent import SETTINGS, without_time
 

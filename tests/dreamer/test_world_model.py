@@ -9,8 +9,8 @@ import pytest
 
 from sombrl.dreamer.decoder import Decoder
 from sombrl.dreamer.encoder import Encoder
+from sombrl.dreamer.rssm import RSSM
 from sombrl.dreamer.sizes import SIZES, Size
-from sombrl.dynamics.rssm import RSSM
 from sombrl.envs.layout import Part
 from sombrl.records import SombrlError
 

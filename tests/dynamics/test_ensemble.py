@@ -17,10 +17,10 @@ from sombrl.dynamics.normaliser import RunningNormaliser
 from sombrl.exploration import STRATEGIES, EpistemicNorm, Resampled
 from sombrl.exploration.bonus import EpistemicMean, MeanInformationGain
 from sombrl.exploration.config import ExploreConfig
-from sombrl.loop import Compiled
 from sombrl.records import SombrlError, Transition
 from sombrl.replay import Replay
 from sombrl.settings import FiniteHorizon
+from sombrl.training.episodic import Compiled
 from tests.dynamics.data import replay_of, wave
 
 TRAIN, TEST = wave(100), wave(40, seed=1)

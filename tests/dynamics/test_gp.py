@@ -12,10 +12,10 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 
 from sombrl.dynamics.gp import GPConfig
 from sombrl.dynamics.gp_posterior import Pivots, condition, log_marginal_likelihood
-from sombrl.dynamics.kernels import KERNELS, cosine_of_turns, draw_prior, matern52, rbf
 from sombrl.records import SombrlError, Transition
 from sombrl.replay import Replay
 from sombrl.theory import projected_mean
+from sombrl.theory.kernels import KERNELS, cosine_of_turns, draw_prior, matern52, rbf
 from tests.dynamics.data import exact, fit, learner, normalised, predict, replay_of, wave
 
 TRAIN, TEST = wave(60), wave(40, seed=1)

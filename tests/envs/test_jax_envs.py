@@ -131,6 +131,7 @@ def test_decisions_compile_once():
             return super().step(state, action, key=key)
 
     envs = JaxEnvs(Counting(), [0, 1, 2], name="n")
+    after_first = 0
     for episode in range(2):
         envs.reset(episode)
         envs.step(np.zeros((3, 2)), np.ones(3, bool))

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
-from sombrl.agent import Agent, make
+from sombrl.agent.agent import Agent
+from sombrl.agent.make import make
 from sombrl.export import seed_replay
 from sombrl.records import Transition
 from tests.envs import tiny as tiny

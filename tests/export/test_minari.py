@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import sombrl
-from sombrl.agent import make
-from sombrl.cli import main
+from sombrl.agent.make import make
+from sombrl.cli.main import main
 from sombrl.errors import SombrlError
 from sombrl.export import from_minari, seed_replay, to_minari
 from sombrl.export.minari_replay import episodes_of

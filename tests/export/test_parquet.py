@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from sombrl.cli import main
-from sombrl.results import COLUMNS
-from sombrl.runs import RunFolder
+from sombrl.cli.main import main
+from sombrl.storage.results import COLUMNS
+from sombrl.storage.run_folder import RunFolder
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sombrl
-from sombrl.cli import main
+from sombrl.cli.main import main
 from sombrl.errors import RunFault, SombrlError
 from sombrl.export import export_policy, policy
 from tests.export.agents import NETS, with_data

@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sombrl.agent import make
+from sombrl.agent.make import make
 from sombrl.hardware import agent_trainer
 from sombrl.hardware.agent_trainer import actor_of, train_agent
 from sombrl.hardware.campaign import CampaignConfig
 from sombrl.hardware.control_loop import run_episode
 from sombrl.hardware.episode import Episode
 from sombrl.hardware.supervisor import Supervisor
-from sombrl.loop import run
 from sombrl.records import SombrlError
+from sombrl.training.episodic import run
 from tests.hardware.parts import simulated
 
 LENGTH, ITERATIONS, SEED = 6, 3, 5

@@ -8,7 +8,7 @@ import pytest
 from sombrl.controllers.sac_losses import gaussian
 from sombrl.hardware.files import read_arrays, write_arrays
 from sombrl.hardware.policy import Actor
-from sombrl.networks import MLP
+from sombrl.networks.mlp import MLP
 from sombrl.records import SombrlError
 from tests.hardware.parts import random_actor
 

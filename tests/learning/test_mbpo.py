@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sombrl.agent import make
+from sombrl.agent.make import make
 
 pytestmark = pytest.mark.slow
 

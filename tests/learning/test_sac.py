@@ -9,8 +9,8 @@ from sombrl.controllers import MODEL_FREE, SAC
 from sombrl.dynamics.true import TrueLearner
 from sombrl.envs.registry import make_envs
 from sombrl.exploration import greedy
-from sombrl.loop import run
 from sombrl.settings import FiniteHorizon
+from sombrl.training.episodic import run
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sombrl.results import Row, rows_text
+from sombrl.storage.results import Row, rows_text
 
 VERSIONS = {"sombrl": "0.1.0", "jax": "0.10.2", "numpy": "2.4.6"}
 GIF = bytes.fromhex("47494638396101000100800000ffffff00000021f90401000000002c00000000010001000002024401003b")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sombrl.cli import main
+from sombrl.cli.main import main
 from sombrl.report import media
 from sombrl.report.page import LIVE_MARK
 from tests.report.examples import GIF, VERSIONS, write_run, write_table

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from sombrl.cli import main
-from sombrl.experiments.cell_folder import CellFolder
+from sombrl.cli.main import main
 from sombrl.records import RunFault, SombrlError
-from sombrl.results import Row, read_rows, rows_text, write_whole
+from sombrl.runs.cells import CellFolder
+from sombrl.storage.files import write_whole
+from sombrl.storage.results import Row, read_rows, rows_text
 from sombrl.sweep import driver
 from sombrl.sweep.driver import AbstractBackend, Ended, complete
 from sombrl.sweep.on_ray import RayBackend
@@ -200,7 +201,7 @@ def test_a_ray_cluster_that_does_not_let_us_in(cause, sentence, monkeypatch):
 
 def test_cells_of_a_group_are_one_job(tmp_path):
     """MBPO's methods share a program in mbpo-state: they must go to one process, or it would be compiled thrice."""
-    from sombrl.experiments import EXPERIMENTS
+    from sombrl.paper.experiments import EXPERIMENTS
     from sombrl.sweep.places import ExperimentPlace, place_from_json
 
     name = next(n for n, e in EXPERIMENTS.items() if any(getattr(c, "group", None) for c in e.cells_at("smoke")))
@@ -266,7 +267,7 @@ def test_status_says_whether_a_driver_is_there(place):
 
 
 def test_ctrl_c_closes_the_backend_and_says_how_to_go_on(place):
-    from sombrl.train import Interrupted
+    from sombrl.runs.train import Interrupted
 
     def ctrl_c(folder: CellFolder) -> Ended:
         raise KeyboardInterrupt

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from sombrl.cli import main
-from sombrl.results import read_rows
+from sombrl.cli.main import main
+from sombrl.storage.results import read_rows
 from sombrl.sweep.local import LocalBackend, visible_gpus
 from sombrl.sweep.places import SweepPlace
 from sombrl.sweep.status import status_text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sombrl.cli import main
+from sombrl.cli.main import main
 from sombrl.records import SombrlError
 from sombrl.sweep.fields import fields_of
 from sombrl.sweep.spec import cell_from_json, cell_to_json, read_spec
@@ -74,7 +74,7 @@ def test_what_is_not_named_is_as_on_the_command_line(asked, tmp_path, monkeypatc
     def train(name, config, run_config, out, **rest):
         seen[name] = (config, run_config)
 
-    monkeypatch.setattr("sombrl.train.train", train)
+    monkeypatch.setattr("sombrl.runs.train.train", train)
     for algorithm in ("gp-icem", "mbpo", "sac", "maxinfo-sac", "dreamer", "sim-fsvgd"):
         main(["train", algorithm, "--preset", "pendulum"] if algorithm == "gp-icem" else ["train", algorithm])
         preset = 'preset = "pendulum"' if algorithm == "gp-icem" else ""

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from sombrl.cli import main
-from sombrl.experiments.cell_folder import CellFolder
+from sombrl.cli.main import main
 from sombrl.records import SombrlError
-from sombrl.results import Row, read_rows, rows_text, write_whole
+from sombrl.runs.cells import CellFolder
+from sombrl.storage.files import write_whole
+from sombrl.storage.results import Row, read_rows, rows_text
 from sombrl.sweep import driver
 from sombrl.sweep.driver import AbstractBackend, Ended
 from sombrl.sweep.spec import read_spec
@@ -153,7 +154,7 @@ def search(tmp_path, backend: Scripted, trials: int):
 def test_a_search_finds_the_top_stops_the_bad_and_goes_on(tmp_path, monkeypatch, capsys):
     optuna = pytest.importorskip("optuna", reason="needs the extra `tune`")
     monkeypatch.setattr(driver, "LOOK_EVERY", 0.0)
-    from sombrl.train import Interrupted
+    from sombrl.runs.train import Interrupted
 
     with pytest.raises(Interrupted, match="same command: sombrl tune"):
         search(tmp_path, Scripted(die_at=25), trials=24)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sombrl.dynamics.gp_posterior import Pivots, condition
-from sombrl.dynamics.kernels import KERNELS, rbf
 from sombrl.records import SombrlError
 from sombrl.theory import gain_rate, greedy_information_gain, information_gain
+from sombrl.theory.kernels import KERNELS, rbf
 from tests.theory.gp import log_det, rbf_gram
 
 POINTS = np.random.default_rng(0).uniform(-2, 2, (20, 2))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from sombrl.dynamics.kernels import rbf
 from sombrl.records import SombrlError
 from sombrl.theory import project, projected_mean, rkhs_norm
+from sombrl.theory.kernels import rbf
 from tests.theory.gp import posterior, rbf_gram
 
 solve = jax.jit(project)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import tyro
 
 from sombrl.algorithms.base import Algorithm, Parts
+from sombrl.config.suggestions import check_choices
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.icem import ICEM, ICEMConfig, cem
 from sombrl.controllers.mppi import MPPI, MPPIConfig
@@ -16,7 +17,6 @@ from sombrl.envs.base import ENDLESS, AbstractEnvs
 from sombrl.envs.guards import require_vectors
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.exploration.config import ExploreConfig
-from sombrl.names import check_choices
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from sombrl.algorithms.base import Algorithm, Parts
+from sombrl.config.suggestions import check_choices
 from sombrl.controllers.icem import ICEM, ICEMConfig
 from sombrl.controllers.sac import SAC
 from sombrl.controllers.sac_config import SACConfig
@@ -17,7 +18,6 @@ from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.guards import require_vectors
 from sombrl.exploration.config import ExploreConfig
-from sombrl.names import check_choices
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
 

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 import tyro
 
 from sombrl.algorithms.base import Algorithm, Parts
+from sombrl.config.suggestions import check_choices
+from sombrl.controllers.initial_states import starts_of
 from sombrl.controllers.policy_search import SEARCH_SAC, PolicySearch, PolicySearchConfig
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.dynamics.base import AbstractLearner
@@ -18,16 +20,14 @@ from sombrl.dynamics.coordinates import AbstractCoordinates, Differences
 from sombrl.dynamics.grey_box import GreyBoxConfig, GreyBoxLearner
 from sombrl.dynamics.particle_config import ParticleConfig
 from sombrl.dynamics.particle_learner import ParticleLearner
+from sombrl.dynamics.rc_car_prior import GAP_STD, LIKELIHOOD_STD, CarBodyFrame, CarSimulator, CarWorldFrame
 from sombrl.envs.base import ENDLESS, AbstractEnvs
 from sombrl.envs.guards import require_vectors
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.rc_car import RCCar
-from sombrl.envs.rc_car_prior import GAP_STD, LIKELIHOOD_STD, CarBodyFrame, CarSimulator, CarWorldFrame
 from sombrl.exploration.config import ExploreConfig
-from sombrl.names import check_choices
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
-from sombrl.starts import starts_of
 
 
 def _explore() -> ExploreConfig:

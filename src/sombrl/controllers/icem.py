@@ -13,10 +13,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.noise import sample_plans
+from sombrl.controllers.rollout import score_candidates
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import SombrlError, State
 from sombrl.replay import Replay
-from sombrl.rollout import score_candidates
 
 
 def check_count(name: str, value: Any) -> None:

@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, Int, Key
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.icem import check_count, check_range, shift, weighted_moments
 from sombrl.controllers.noise import sample_plans
+from sombrl.controllers.rollout import score_candidates
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import SombrlError, State
 from sombrl.replay import Replay
-from sombrl.rollout import score_candidates
 
 
 @dataclass(frozen=True)

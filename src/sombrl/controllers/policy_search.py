@@ -18,16 +18,16 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.icem import check_count, check_range
+from sombrl.controllers.initial_states import AbstractStarts
 from sombrl.controllers.sac import SAC, SACState
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.controllers.sac_losses import gaussian, sample_actions
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.exploration.bonus import NoBonus
-from sombrl.networks import MLP
+from sombrl.networks.mlp import MLP
 from sombrl.records import SombrlError, State, Transition
 from sombrl.replay import Replay
 from sombrl.seeds import side_by_side
-from sombrl.starts import AbstractStarts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,7 +37,7 @@ from sombrl.controllers.sac_losses import (
 from sombrl.dynamics.base import AbstractVectorDynamics
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.exploration.bonus import NoBonus
-from sombrl.networks import MLP, BroNet, soft_reset, stacked
+from sombrl.networks.mlp import MLP, BroNet, soft_reset, stacked
 from sombrl.records import SombrlError, State, Transition
 from sombrl.replay import Replay
 

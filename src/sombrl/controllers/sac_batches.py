@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.controllers.sac_losses import sample_actions
 from sombrl.exploration.base import ImaginedMDP
-from sombrl.networks import MLP
+from sombrl.networks.mlp import MLP
 from sombrl.records import Transition
 
 Role = Literal["batch", "imagine", "rollout", "shuffle", "next_action", "action", "target_action"]

@@ -12,10 +12,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from sombrl import checkpoint
-from sombrl.agent import EVALUATION_EPISODES, Agent, load
-from sombrl.algorithms.dreamer import Dreamer, DreamerConfig
-from sombrl.config import RunConfig
+from sombrl.agent.agent import EVALUATION_EPISODES, Agent
+from sombrl.agent.make import load
+from sombrl.config.run import RunConfig
+from sombrl.dreamer.config import DreamerConfig
+from sombrl.dreamer.dreamer import Dreamer
 from sombrl.dreamer.foresight import CONTEXT, coloured, film, foresee
 from sombrl.dreamer.loop import (
     DreamerLoop,
@@ -26,13 +27,14 @@ from sombrl.dreamer.loop import (
     executed,
 )
 from sombrl.dreamer.replay import GIB, check_memory, least_records
+from sombrl.dreamer.rssm import Latent
 from sombrl.dreamer.start import check_source, same_world, take_networks
-from sombrl.dynamics.rssm import Latent
 from sombrl.envs.base import AbstractEnvs
-from sombrl.program_cache import keep_programs
 from sombrl.records import AbstractTask, SombrlError
-from sombrl.runs import RunFolder
 from sombrl.seeds import cut
+from sombrl.storage import checkpoint
+from sombrl.storage.program_cache import keep_programs
+from sombrl.storage.run_folder import RunFolder
 
 FILMED = 4  # sequences beside each other
 FILMED_FRAMES = 500  # of an episode, its last ones

@@ -12,9 +12,9 @@ from jaxtyping import Array, Float, Key, Shaped
 from sombrl.dreamer.blocks import MLP, BlockLinear, Dense, Linear, RMSNorm
 from sombrl.dreamer.convolution import Conv, Resolution, unfold
 from sombrl.dreamer.encoder import HALVINGS, LAYERS, MULTIPLIERS, CnnName, innermost, named_parts, numbers_in
+from sombrl.dreamer.rssm import Latent
 from sombrl.dreamer.sizes import Size
 from sombrl.dreamer.symlog import symlog
-from sombrl.dynamics.rssm import Latent
 from sombrl.envs.layout import Part
 from sombrl.records import SombrlError
 

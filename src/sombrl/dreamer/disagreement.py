@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from sombrl.controllers.sac_losses import bounded_log
 from sombrl.dreamer.blocks import Dense, Linear
-from sombrl.networks import stacked
+from sombrl.networks.mlp import stacked
 from sombrl.records import SombrlError
 
 SigmaName = Literal["mean-std", "norm", "variance", "log"]

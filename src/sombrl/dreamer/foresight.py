@@ -11,8 +11,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from sombrl.algorithms.dreamer import Dreamer, Networks, Sequences
-from sombrl.dynamics.rssm import Latent
+from sombrl.dreamer.dreamer import Dreamer, Networks, Sequences
+from sombrl.dreamer.rssm import Latent
 
 CONTEXT = 5  # records that the model is shown
 BORDER = 2  # pixels, green while it is shown what happens, red from then on

@@ -22,13 +22,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, UInt
 
-from sombrl.algorithms.dreamer import Dreamer, DreamerState, Fresh, Networks, Sequences
+from sombrl.dreamer.dreamer import Dreamer, DreamerState, Fresh, Networks, Sequences
 from sombrl.dreamer.replay import Batch, LatentSpec, SequenceReplay, UpdateRatio
-from sombrl.dynamics.rssm import Latent
+from sombrl.dreamer.rssm import Latent
 from sombrl.envs.base import AbstractEnvs, Step
-from sombrl.loop import refuse_nan
 from sombrl.records import SombrlError
 from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
+from sombrl.training.episodic import refuse_nan
 
 _key = keyed_by(("init", "act", "learn", "evaluate"))
 Metrics = dict[str, Float[Array, "*seeds"]]

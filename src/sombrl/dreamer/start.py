@@ -8,7 +8,7 @@ from typing import Any
 
 import equinox as eqx
 
-from sombrl.algorithms.dreamer import Networks
+from sombrl.dreamer.dreamer import Networks
 from sombrl.errors import SombrlError
 from sombrl.seeds import cut
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.dynamics.base import AbstractDrawable, AbstractLearner, AbstractResampled, AbstractVectorDynamics
 from sombrl.dynamics.normaliser import RunningNormaliser
-from sombrl.networks import MLP, soft_reset, stacked
+from sombrl.networks.mlp import MLP, soft_reset, stacked
 from sombrl.numerics import safe_sqrt
 from sombrl.records import AbstractTask, Prediction, SombrlError, Transition
 from sombrl.replay import Replay
@@ -412,6 +412,6 @@ def _over_rows(function, rows: Float[Array, "*members batch column"]) -> Float[A
     return function(rows)
 
 
-def _std_over_members(values: Float[Array, "members *column"]) -> Float[Array, "*column"]:
+def _std_over_members(values: Float[Array, " members *column"]) -> Float[Array, "*column"]:
     """The population std, exactly 0 for one member and with a finite derivative where all agree."""
     return safe_sqrt(jnp.var(values, axis=0))

@@ -16,9 +16,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.dynamics.base import AbstractDrawable, AbstractInformed, AbstractLearner, AbstractVectorDynamics
 from sombrl.dynamics.gp_posterior import Pivots, Posterior, condition, log_marginal_likelihood
-from sombrl.dynamics.kernels import KERNELS, AbstractPriorDraw, KernelName, draw_prior
 from sombrl.records import AbstractTask, Prediction, SombrlError
 from sombrl.replay import Replay
+from sombrl.theory.kernels import KERNELS, AbstractPriorDraw, KernelName, draw_prior
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from sombrl.dynamics.kernels import rbf
 from sombrl.dynamics.particles import Statistics
+from sombrl.theory.kernels import rbf
 
 EstimatorName = Literal["gp", "ssge", "nu-method", "kde"]
 

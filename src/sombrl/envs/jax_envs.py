@@ -13,7 +13,7 @@ from sombrl.envs.action_cost import ActionCost, norm
 from sombrl.envs.base import ENDLESS, AbstractEnvs, AbstractWorld, EnvSpec, Step
 from sombrl.envs.guards import check_cost, check_count, check_seeds, refuse_end
 from sombrl.envs.rows import Rows
-from sombrl.extras import bring
+from sombrl.optional import bring
 from sombrl.records import SombrlError
 
 STREAM = 0x656E76  # "env": keeps these keys apart from whatever else is derived from the same seed

@@ -15,7 +15,7 @@ from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.rc_car import GOAL, RCCar
 from sombrl.envs.rc_car_dynamics import DT
 from sombrl.envs.rc_car_picture import draw_car, draw_field, draw_path
-from sombrl.extras import bring
+from sombrl.optional import bring
 from sombrl.records import SombrlError
 
 ID = "sombrl/RCCar-v0"

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from sombrl.config.suggestions import check_choices, nearest
 from sombrl.exploration.base import AbstractBonus, AbstractPropagation, Exploration
 from sombrl.exploration.bonus import EpistemicMean, EpistemicNorm, InformationGain, MeanInformationGain, Units
 from sombrl.exploration.propagation import Mean, NoisyMean, Resampled
@@ -20,7 +21,6 @@ from sombrl.exploration.strategies import (
     unsupervised,
 )
 from sombrl.exploration.weight import AbstractWeight, Constant, Exponential, Linear, TheoryConfig, theoretical
-from sombrl.names import check_choices, nearest
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
 

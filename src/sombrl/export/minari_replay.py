@@ -22,16 +22,18 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from sombrl.agent import Agent, load
-from sombrl.checkpoint import sync_folder, versions
+from sombrl.agent.agent import Agent
+from sombrl.agent.make import load
 from sombrl.dreamer.agent import DreamerAgent
 from sombrl.dreamer.loop import executed
 from sombrl.dreamer.replay import SequenceReplay
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.layout import Part
-from sombrl.extras import bring
+from sombrl.optional import bring
 from sombrl.records import RunFault, SombrlError, Transition
 from sombrl.replay import Replay
+from sombrl.storage.files import sync_folder
+from sombrl.storage.provenance import versions
 
 METADATA = "namespace_metadata.json"
 BEYOND = 1e-4  # of half the range: so far outside its bounds an action may lie, by rounding

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sombrl.export.policy import NORM_EPS, UNIFORM
-from sombrl.extras import bring
+from sombrl.optional import bring
 
 OPSET, IR_VERSION = 17, 8
 FLOAT, INT64 = 1, 7  # onnx.TensorProto's

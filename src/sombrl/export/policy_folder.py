@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from sombrl.agent import Agent, load
-from sombrl.algorithms.dreamer import Dreamer
-from sombrl.checkpoint import check_new, new_folder, versions, write_synced
+from sombrl.agent.agent import Agent
+from sombrl.agent.make import load
 from sombrl.controllers.sac_losses import gaussian
 from sombrl.dreamer.agent import DreamerAgent
-from sombrl.dynamics.rssm import zero_latent
+from sombrl.dreamer.dreamer import Dreamer
+from sombrl.dreamer.rssm import zero_latent
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.layout import Part
@@ -28,6 +28,8 @@ from sombrl.envs.rc_car import RCCar
 from sombrl.export import policy as deployed
 from sombrl.hardware.policy import Actor
 from sombrl.records import RunFault, SombrlError
+from sombrl.storage.files import check_new, new_folder, write_synced
+from sombrl.storage.provenance import versions
 
 FORMAT = 2
 EXAMPLES = 8

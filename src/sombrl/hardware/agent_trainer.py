@@ -15,18 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sombrl import checkpoint
-from sombrl.agent import Agent, make
+from sombrl.agent.agent import Agent
+from sombrl.agent.make import make
 from sombrl.hardware.backends import read_options
 from sombrl.hardware.campaign import CampaignConfig
 from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
 from sombrl.hardware.episode import Episode
 from sombrl.hardware.policy import Actor
-from sombrl.loop import ROLES, Compiled, initial_state, renewal_due
-from sombrl.networks import MLP
+from sombrl.networks.mlp import MLP
 from sombrl.records import SombrlError, Transition
 from sombrl.replay import Replay
 from sombrl.seeds import role_keys
+from sombrl.storage import checkpoint
+from sombrl.training.episodic import ROLES, Compiled, initial_state, renewal_due
 
 ENV = "rc-car"
 PIECE = 128  # lengths of episodes are rounded up to multiples of this, so that few of them are compiled for

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from sombrl.config.suggestions import nearest
 from sombrl.errors import SombrlError
 from sombrl.hardware.backend import CarBackend
 from sombrl.hardware.remote import RemoteBackend
 from sombrl.hardware.replay_backend import ReplayBackend
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
-from sombrl.names import nearest
 
 
 def _sim(**options: Any) -> CarBackend:

@@ -21,15 +21,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from sombrl.checkpoint import new_folder, versions, write_synced
-from sombrl.config import from_json, to_json
+from sombrl.config.json import from_json, to_json
 from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
 from sombrl.hardware.episode import Episode
 from sombrl.hardware.policy import Actor
 from sombrl.hardware.supervisor import SupervisorConfig
 from sombrl.records import RunFault, SombrlError
-from sombrl.results import write_whole
-from sombrl.runs import RunFolder
+from sombrl.storage.files import new_folder, write_synced, write_whole
+from sombrl.storage.provenance import versions
+from sombrl.storage.run_folder import RunFolder
 
 FORMAT = 1
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import jax
 import tyro
 
+from sombrl.config.suggestions import nearest
 from sombrl.hardware.backends import make_backend
 from sombrl.hardware.campaign import Campaign, CampaignConfig, is_campaign, refuse_other
 from sombrl.hardware.controller import Controller, Stopped, require_same
@@ -19,9 +20,8 @@ from sombrl.hardware.learner_client import LearnerClient
 from sombrl.hardware.log_check import check_log
 from sombrl.hardware.policy import Actor
 from sombrl.hardware.trainers import find_trainer
-from sombrl.names import nearest
 from sombrl.records import SombrlError
-from sombrl.train import Interrupted
+from sombrl.runs.train import Interrupted
 
 USAGE = """usage: sombrl hardware run CAMPAIGN [options]      drive and learn; a new campaign, or one that goes on
        sombrl hardware status CAMPAIGN             what is there, and what comes next

@@ -28,7 +28,7 @@ class Damaged(SombrlError):
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
     """Write aside, wait for the disk, rename: a kill at any moment leaves what was there before."""
-    from sombrl.results import write_whole  # brings JAX along, which reading and driving do without
+    from sombrl.storage.results import write_whole  # brings JAX along, which reading and driving do without
 
     try:
         text = json.dumps({"format": FORMAT, "digest": digest(arrays), **meta}, allow_nan=False)

@@ -19,8 +19,9 @@ from sombrl.hardware.campaign import Campaign
 from sombrl.hardware.files import write_quickly
 from sombrl.hardware.trainers import find_trainer, strict
 from sombrl.records import RunFault, SombrlError
-from sombrl.results import write_whole
-from sombrl.runs import RunFolder, provenance
+from sombrl.storage.files import write_whole
+from sombrl.storage.provenance import provenance
+from sombrl.storage.run_folder import RunFolder
 
 POLL = 0.05  # seconds between two looks at the folder
 BEAT = 0.5  # seconds between two heartbeats

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from sombrl.algorithms import ALGORITHMS
+from sombrl.config.suggestions import nearest
 from sombrl.hardware.backends import imported, read_options
 from sombrl.hardware.campaign import CampaignConfig
 from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
 from sombrl.hardware.episode import Episode
 from sombrl.hardware.policy import Actor
-from sombrl.names import nearest
 from sombrl.records import SombrlError
 
 Trainer = Callable[[Sequence[Episode], CampaignConfig, int, int, Path], tuple[Actor, Mapping[str, float]]]

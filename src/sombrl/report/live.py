@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sombrl.report.loading import find
 from sombrl.report.page import Axis, check, page, require
-from sombrl.results import write_whole
+from sombrl.storage.files import write_whole
 
 EVERY = 5
 """Seconds between two looks at the files, and between two reloads of the page."""

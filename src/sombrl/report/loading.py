@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from sombrl.extras import first_line
+from sombrl.optional import first_line
 from sombrl.records import RunFault, SombrlError
-from sombrl.results import COLUMNS, Row, read_rows
-from sombrl.runs import RunFolder
+from sombrl.storage.results import COLUMNS, Row, read_rows
+from sombrl.storage.run_folder import RunFolder
 
 MEDIA = {".gif": "image/gif", ".png": "image/png", ".mp4": "video/mp4"}
 FRAMES, ITERATIONS = "env frames", "iterations"

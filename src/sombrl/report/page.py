@@ -10,7 +10,6 @@ from string import Template
 from typing import Any, Literal
 
 import sombrl
-from sombrl.checkpoint import check_new
 from sombrl.records import SombrlError
 from sombrl.report import sections
 from sombrl.report.aggregate import STATISTICS, Aggregate, aggregate
@@ -21,7 +20,7 @@ from sombrl.report.loading import Found, Record, find
 from sombrl.report.measures import EXPLORATION_PANELS, REGRET_PANELS, Panel
 from sombrl.report.media import Medium, embed
 from sombrl.report.provenance import care
-from sombrl.results import write_whole
+from sombrl.storage.files import check_new, write_whole
 
 Axis = Literal["frames", "decisions"]
 PANEL_POINTS = 50

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 import tyro
 
-from sombrl.experiments.base import FunctionCell, TrainCell
-from sombrl.experiments.cell_folder import CellFolder
-from sombrl.experiments.runner import RunCells
+from sombrl.paper.experiments.base import FunctionCell, TrainCell
+from sombrl.paper.experiments.runner import RunCells
 from sombrl.records import SombrlError
+from sombrl.runs.cells import CellFolder
 from sombrl.sweep.driver import AbstractBackend, complete
 from sombrl.sweep.local import LocalBackend
 from sombrl.sweep.on_ray import RayBackend

@@ -17,15 +17,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sombrl.experiments.base import TrainCell
-from sombrl.experiments.cell_folder import CellFolder
-from sombrl.experiments.runner import duration
+from sombrl.paper.experiments.base import TrainCell
+from sombrl.paper.experiments.runner import duration
 from sombrl.records import RunFault, SombrlError
-from sombrl.results import write_whole
-from sombrl.runs import is_locked
+from sombrl.runs.cells import CellFolder
+from sombrl.runs.train import Interrupted, terminate_as_interrupt
+from sombrl.storage.files import is_locked, write_whole
 from sombrl.sweep.places import Place
 from sombrl.sweep.worker import BUSY, Job
-from sombrl.train import Interrupted, terminate_as_interrupt
 
 LOOK_EVERY = 0.2  # seconds between two looks at the backend
 DRIVERS = ".drivers"  # a file that every driver has locked

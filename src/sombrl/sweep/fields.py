@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sombrl.algorithms import ALGORITHMS
-from sombrl.config import RunConfig
+from sombrl.config.run import RunConfig
 from sombrl.controllers.icem import PRESETS
 from sombrl.records import SombrlError
 

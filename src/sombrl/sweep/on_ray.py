@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from sombrl.extras import bring
+from sombrl.optional import bring
 from sombrl.records import SombrlError
 from sombrl.sweep.driver import AbstractBackend, Ended
 from sombrl.sweep.worker import Job, Worker, thread_limits

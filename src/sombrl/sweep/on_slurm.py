@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sombrl.extras import bring
+from sombrl.optional import bring
 from sombrl.records import RunFault, SombrlError
-from sombrl.results import write_whole
+from sombrl.storage.files import write_whole
 from sombrl.sweep.driver import AbstractBackend, Ended
 from sombrl.sweep.worker import Job, Worker, thread_limits
 

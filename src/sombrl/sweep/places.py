@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sombrl.experiments.cell_folder import CellFolder
 from sombrl.records import SombrlError
+from sombrl.runs.cells import CellFolder
 from sombrl.sweep.spec import cell_from_json
 
 
@@ -63,7 +63,7 @@ class ExperimentPlace:
 
     def folders(self) -> dict[str, CellFolder]:
         """Every cell by its name, in the order of the CSV."""
-        from sombrl.experiments import EXPERIMENTS
+        from sombrl.paper.experiments import EXPERIMENTS
 
         cells = EXPERIMENTS[self.name].cells_at(self.scale, self.data)
         return {cell.name: CellFolder(self.root / cell.name, self.name, cell, self.env_workers) for cell in cells}

@@ -21,13 +21,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sombrl.agent import new_agent
+from sombrl.agent.make import new_agent
 from sombrl.algorithms import ALGORITHMS
-from sombrl.config import RunConfig, from_json, to_json
-from sombrl.experiments.base import NAME, Evaluation, TrainCell
-from sombrl.names import nearest
+from sombrl.config.json import from_json, to_json
+from sombrl.config.run import RunConfig
+from sombrl.config.suggestions import nearest
+from sombrl.paper.experiments.base import NAME, Evaluation, TrainCell
 from sombrl.records import SombrlError
-from sombrl.results import METRICS
+from sombrl.storage.results import METRICS
 from sombrl.sweep.fields import Field, configured, find_field, flatten, text_of
 
 AXES = ("env", "explore", "seed", "seeds", "preset")

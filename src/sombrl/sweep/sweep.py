@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sombrl.experiments.base import Headline, TrainCell
-from sombrl.experiments.cell_folder import CellFolder
-from sombrl.experiments.runner import cells_manifest, table
+from sombrl.paper.experiments.base import Headline, TrainCell
+from sombrl.paper.experiments.runner import cells_manifest, table
 from sombrl.records import RunFault, SombrlError
-from sombrl.results import rows_text, write_whole
+from sombrl.runs.cells import CellFolder
+from sombrl.storage.files import write_whole
+from sombrl.storage.results import rows_text
 from sombrl.sweep.driver import AbstractBackend, complete
 from sombrl.sweep.places import SweepPlace, read_sweep
 from sombrl.sweep.spec import cell_to_json

@@ -14,19 +14,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sombrl.experiments.base import TrainCell
-from sombrl.experiments.cell_folder import CellFolder
-from sombrl.extras import bring
+from sombrl.optional import bring
+from sombrl.paper.experiments.base import TrainCell
 from sombrl.records import SombrlError
-from sombrl.results import write_whole
-from sombrl.runs import RunFolder
+from sombrl.runs.cells import CellFolder
+from sombrl.runs.train import Interrupted, terminate_as_interrupt
+from sombrl.storage.files import write_whole
+from sombrl.storage.run_folder import RunFolder
 from sombrl.sweep.driver import AbstractBackend, Drive, driving
 from sombrl.sweep.fields import Field, find_field
 from sombrl.sweep.places import SweepPlace
 from sombrl.sweep.spec import Spec, cell_to_json
 from sombrl.sweep.sweep import open_sweep, publish
 from sombrl.sweep.worker import Job
-from sombrl.train import Interrupted, terminate_as_interrupt
 
 LAST = 3  # reports over which the objective is averaged: one alone is noise
 AT_ONCE = 4  # trials on a backend with a queue of its own, where nobody says how many

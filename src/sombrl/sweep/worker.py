@@ -132,9 +132,9 @@ def thread_limits(threads: int) -> dict[str, str]:
 
 def run(job: Job) -> int:
     """Bring the cells of a job to their end in this process; the exit code. What broke is noted beside the cell."""
-    from sombrl.experiments.runner import run_in_turn
+    from sombrl.paper.experiments.runner import run_in_turn
     from sombrl.records import RunFault, SombrlError
-    from sombrl.train import Interrupted, terminate_as_interrupt
+    from sombrl.runs.train import Interrupted, terminate_as_interrupt
 
     folders = job.place.folders()
     ours = [folders[name] for name in job.cells]
@@ -166,9 +166,9 @@ def main() -> None:
     threading.Thread(target=_end_with_the_lifeline, daemon=True).start()
     sys.path.insert(0, os.getcwd())  # for --env module:Id-v0, as on the command line
 
-    from sombrl.cli import use_compilation_cache
+    from sombrl.storage.program_cache import keep_programs
 
-    use_compilation_cache()
+    keep_programs()
     code = run(job_from_json(job))
     sys.stdout.flush()
     sys.exit(code)

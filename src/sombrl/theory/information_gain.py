@@ -13,8 +13,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from sombrl.dynamics.kernels import KERNELS
 from sombrl.records import SombrlError
+from sombrl.theory.kernels import KERNELS
 from sombrl.theory.require import require_positive
 
 

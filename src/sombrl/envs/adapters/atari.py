@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from sombrl.config.suggestions import nearest
 from sombrl.envs.guards import check_choice, check_cost, check_count, check_seeds, refuse_cost, refuse_end
 from sombrl.envs.interface import AbstractEnvs, EnvSpec, Step
 from sombrl.envs.layout import ObsLayout, Part
 from sombrl.envs.rows import Rows
 from sombrl.errors import SombrlError
-from sombrl.extras import bring
-from sombrl.names import nearest
+from sombrl.optional import bring
 
 PREFIX = "atari:"
 FRAME_SKIP = 4  # frames of a decision

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sombrl.config.suggestions import nearest
 from sombrl.envs.adapters.dmc_vision import PREFIX as VISION
 from sombrl.envs.adapters.dmc_vision import Camera
 from sombrl.envs.adapters.opengl import cannot_draw, require_opengl
@@ -23,8 +24,7 @@ from sombrl.envs.guards import check_cost, check_count, check_seeds
 from sombrl.envs.interface import ENDLESS, AbstractEnvs, EnvSpec, Step
 from sombrl.envs.rows import Rows
 from sombrl.errors import SimulatorFault, SombrlError
-from sombrl.extras import broken, first_line
-from sombrl.names import nearest
+from sombrl.optional import broken, first_line
 
 PREFIX = "dmc:"
 EPISODE_FRAMES = 1000  # of every task of the suite that has a time limit

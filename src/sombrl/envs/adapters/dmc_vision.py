@@ -8,7 +8,7 @@ import numpy as np
 from sombrl.envs.adapters.opengl import cannot_draw
 from sombrl.envs.guards import check_count
 from sombrl.envs.layout import ObsLayout, Part
-from sombrl.extras import first_line
+from sombrl.optional import first_line
 
 PREFIX = "dmc-vision:"
 CAMERAS = {"quadruped": 2}  # where the usual benchmarks look from; the first camera everywhere else

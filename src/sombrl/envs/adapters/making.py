@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from sombrl.config.suggestions import nearest
 from sombrl.errors import SombrlError
-from sombrl.extras import first_line
-from sombrl.names import nearest
+from sombrl.optional import first_line
 
 if TYPE_CHECKING:
     from sombrl.envs.base import AbstractWorld

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from sombrl.errors import SombrlError
-from sombrl.extras import broken, first_line
+from sombrl.optional import broken, first_line
 
 BACKENDS = ("egl", "osmesa")  # with or without a GPU; neither needs a screen
 NONE = ("disable", "disabled", "off", "false", "0")  # MuJoCo's words for no pictures

@@ -1,0 +1,3 @@
+"""The command line."""
+
+from sombrl.cli.main import main as main

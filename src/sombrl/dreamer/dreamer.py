@@ -1,0 +1,326 @@
+"""Dreamer-Optimistic: DreamerV3 (Hafner et al., 2023) with the disagreement of a latent ensemble in its rewards.
+
+A world model learns to compress and predict what is seen; inside it a policy is trained for r + λσ, all by one
+optimiser in one step, `learn`. `--explore greedy` is DreamerV3, `--explore unsupervised` is Plan2Explore (Sekar et al.,
+2020).
+
+Everything here is for one seed. `sombrl/dreamer/loop.py` runs it.
+"""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+
+from sombrl.dreamer.actor_critic import imagine, judge, policy_loss, replay_value_loss, value_loss
+from sombrl.dreamer.config import DreamerConfig, DreamerExplore
+from sombrl.dreamer.decoder import Decoder
+from sombrl.dreamer.disagreement import BonusWeight, LatentEnsemble
+from sombrl.dreamer.encoder import CnnName, Encoder
+from sombrl.dreamer.heads import AbstractPolicy, ContinueHead, NormalPolicy, OneHotPolicy, TwoHotHead
+from sombrl.dreamer.laprop import laprop
+from sombrl.dreamer.returns import ReturnScale, with_bonus
+from sombrl.dreamer.rssm import RSSM, Latent, dynamics_losses, zero_latent
+from sombrl.dreamer.sizes import SIZES, Size
+
+REPRESENTATION_SCALE, REPLAY_VALUE_SCALE = 0.1, 0.3  # of these losses; all others count once
+
+
+class Networks(eqx.Module):
+    """All that the optimiser learns."""
+
+    encoder: Encoder
+    rssm: RSSM
+    decoder: Decoder
+    reward: TwoHotHead
+    cont: ContinueHead
+    policy: AbstractPolicy
+    value: TwoHotHead
+    ensemble: LatentEnsemble | None
+
+    def __init__(
+        self,
+        parts: tuple[Any, ...],
+        action_dim: int,
+        discrete: bool,
+        size: Size,
+        cnn: CnnName,
+        explore: DreamerExplore,
+        unimix: float,
+        *,
+        key: Key[Array, ""],
+    ):
+        """`parts` of an observation (`sombrl.envs.layout`)."""
+        keys = jr.split(key, 8)
+        self.encoder = Encoder(parts, size, cnn=cnn, key=keys[0])
+        self.rssm = RSSM(self.encoder.tokens, action_dim, discrete, size, key=keys[1])
+        self.decoder = Decoder(parts, size, cnn=cnn, key=keys[2])
+        self.reward = TwoHotHead(size.features, size.units, 1, key=keys[3])
+        self.cont = ContinueHead(size.features, size.units, key=keys[4])
+        self.policy = (
+            OneHotPolicy(size.features, action_dim, size.units, unimix=unimix, key=keys[5])
+            if discrete
+            else NormalPolicy(size.features, action_dim, size.units, key=keys[5])
+        )
+        self.value = TwoHotHead(size.features, size.units, 3, key=keys[6])
+        self.ensemble = None
+        if explore.curious:
+            self.ensemble = LatentEnsemble(
+                size.features, action_dim, size.stoch, explore.members, explore.hidden, key=keys[7]
+            )
+
+
+class DreamerState(eqx.Module):
+    """What has been learned, and what the optimisers remember."""
+
+    networks: Networks
+    slow_value: TwoHotHead
+    slow_policy: AbstractPolicy
+    scale: ReturnScale
+    bonus_weight: BonusWeight | None  # None: constant
+    optimiser: Any
+    weight_optimiser: Any
+    updates: Int[Array, ""]
+
+
+class Sequences(eqx.Module):
+    """A batch of windows of the replay, [batch, time, ...]; the context record gives `start` and the first action."""
+
+    obs: dict[str, Shaped[Array, "..."]]
+    action: Float[Array, "*seeds batch time_and_one action"]  # from the context record on
+    reward: Float[Array, "*seeds batch time"]
+    first: Bool[Array, "*seeds batch time"]
+    last: Bool[Array, "*seeds batch time"]
+    terminal: Bool[Array, "*seeds batch time"]
+    deter: Float[Array, "*seeds batch deter"]
+    stoch: Int[Array, "*seeds batch latents"]
+    new: Bool[Array, "*seeds batch"]  # windows that no batch has had before
+
+
+class Fresh(eqx.Module):
+    """The posteriors of a batch, on their way back into the replay."""
+
+    deter: Float[Array, "batch time deter"]  # half precision
+    stoch: Int[Array, "batch time latents"]
+
+
+class Dreamer:
+    """The algorithm: `init`, `learn` and `act` of one seed, to be compiled and vmapped."""
+
+    def __init__(self, config: DreamerConfig, parts: tuple[Any, ...], action_dim: int, discrete: bool):
+        images = any(part.kind == "image" for part in parts)
+        self.config = config.resolved(images)
+        self.parts, self.action_dim, self.discrete = tuple(parts), action_dim, discrete
+        self.size = SIZES[self.config.size or ""]
+        self._optimiser = laprop(config.learning_rate, config.warmup)
+        # No clipping by the parameter's own size: log λ passes through 0.
+        self._weight_optimiser = laprop(config.explore.bonus_weight_lr, warmup=0, agc=None)
+        low = config.precision == "bfloat16" or (config.precision == "auto" and jax.default_backend() != "cpu")
+        self.dtype = jnp.dtype(jnp.bfloat16 if low else jnp.float32)
+        learned = dataclasses.replace(self.config, start_from=None, start_updates=0)
+        self._computes = (learned, self.parts, action_dim, discrete, self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it computes the same, so that one may use the programs of the other."""
+        return isinstance(other, Dreamer) and self._computes == other._computes
+
+    def __hash__(self) -> int:
+        """Of what it computes."""
+        return hash(self._computes)
+
+    def init(self, *, key: Key[Array, ""]) -> DreamerState:
+        """Untrained."""
+        explore, cnn = self.config.explore, self.config.cnn or "paper"
+        networks = Networks(
+            *(self.parts, self.action_dim, self.discrete, self.size, cnn, explore, self.config.unimix), key=key
+        )
+        weight = BonusWeight(explore.bonus_weight) if explore.tuned else None
+        return DreamerState(
+            networks=networks,
+            slow_value=jax.tree.map(jnp.copy, networks.value),
+            slow_policy=jax.tree.map(jnp.copy, networks.policy),
+            scale=ReturnScale(),
+            bonus_weight=weight,
+            optimiser=self._optimiser.init(eqx.filter(networks, eqx.is_array)),
+            weight_optimiser=self._weight_optimiser.init(weight),
+            updates=jnp.zeros((), jnp.int32),
+        )
+
+    # -------------------------------------------------------------------------------------------- act
+
+    def act(
+        self,
+        networks: Networks,
+        latent: Latent,
+        action: Float[Array, " action"],
+        obs: dict[str, Shaped[Array, "..."]],
+        first: Bool[Array, ""],
+        *,
+        sample: bool = True,
+        key: Key[Array, ""],
+    ) -> tuple[Float[Array, " action"], Latent]:
+        """The action after an observation, and the state it was chosen in; `action` is the previous one.
+
+        The state is always sampled, the action unless it is to be the likeliest. States come and go in float32, so
+        that a run saved on an accelerator goes on anywhere.
+        """
+        networks = self._cast(networks)
+        latent = jax.tree.map(lambda leaf: leaf.astype(self.dtype), latent)
+        observe_key, action_key = jr.split(key)
+        latent, _, _ = networks.rssm.observe(latent, action, networks.encoder(obs), first, key=observe_key)
+        chosen = networks.policy(latent.features)
+        latent = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), latent)
+        return (chosen.sample(key=action_key) if sample else chosen.mode()), latent
+
+    def initial_latents(self, rows: int) -> Latent:
+        """Where episodes begin, [rows, ...], float32."""
+        latent = zero_latent(self.size, jnp.dtype(jnp.float32))
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent)
+
+    # ------------------------------------------------------------------------------------------ learn
+
+    def learn(
+        self, state: DreamerState, batch: Sequences, *, key: Key[Array, ""]
+    ) -> tuple[DreamerState, Fresh, dict[str, Float[Array, ""]]]:
+        """One update of everything."""
+        parameters, static = eqx.partition(state.networks, eqx.is_array)
+
+        def loss(parameters):
+            return self._loss(eqx.combine(parameters, static), state, batch, key=key)
+
+        (_, (fresh, scale, gap, metrics)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
+        change, optimiser = self._optimiser.update(gradient, state.optimiser, parameters)
+        networks = eqx.combine(optax.apply_updates(parameters, change), static)
+        weight, weight_optimiser = self._tune(state, gap)
+        state = DreamerState(
+            networks=networks,
+            slow_value=self._towards(state.slow_value, networks.value),
+            slow_policy=self._towards(state.slow_policy, networks.policy),
+            scale=scale,
+            bonus_weight=weight,
+            optimiser=optimiser,
+            weight_optimiser=weight_optimiser,
+            updates=state.updates + 1,
+        )
+        return state, fresh, metrics
+
+    def weights(self, state: DreamerState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Those of the bonus and of the task."""
+        explore = self.config.explore
+        if state.bonus_weight is not None:
+            bonus = jax.lax.stop_gradient(state.bonus_weight.weight)
+        else:
+            constant = {"greedy": 0.0, "unsupervised": 1.0}.get(explore.explore, explore.bonus_weight)
+            bonus = jnp.asarray(constant, jnp.float32)
+        return bonus, jnp.asarray(0.0 if explore.explore == "unsupervised" else 1.0, jnp.float32)
+
+    def _loss(self, networks: Networks, state: DreamerState, batch: Sequences, *, key: Key[Array, ""]):
+        """The sum of all losses, each a mean over the batch."""
+        config, explore = self.config, self.config.explore
+        observe_key, imagine_key, slow_key = jr.split(key, 3)
+        bonus_weight, task_weight = self.weights(state)
+        net = self._cast(networks)
+        still = jax.lax.stop_gradient(net)  # for whatever teaches nobody
+        metrics: dict[str, Float[Array, ""]] = {}
+
+        # The world model: what the records were, from states that have seen them.
+        over_batch, over_all = jax.vmap, lambda f: jax.vmap(jax.vmap(f))
+        tokens = over_all(net.encoder)(batch.obs)
+        start = Latent(batch.deter.astype(self.dtype), jax.nn.one_hot(batch.stoch, self.size.classes, dtype=self.dtype))
+        before = batch.action[:, :-1]
+        latents, prior, posterior = net.rssm.observe_sequences(start, before, tokens, batch.first, key=observe_key)
+        dynamics, representation = dynamics_losses(posterior, prior)
+        losses = {"dynamics": jnp.mean(dynamics), "representation": REPRESENTATION_SCALE * jnp.mean(representation)}
+        seen = over_all(lambda latent, obs: net.decoder.losses(net.decoder(latent), obs))(latents, batch.obs)
+        losses |= {f"reconstruction/{name}": jnp.mean(values) for name, values in seen.items()}
+        features = latents.features
+        losses["reward"] = jnp.mean(over_all(net.reward.loss)(features, batch.reward))
+        losses["continue"] = jnp.mean(over_all(net.cont.loss)(features, batch.terminal))
+        model_loss = sum(losses.values(), jnp.zeros((), jnp.float32))
+
+        # Imagination from every record, and what the policy and the value make of it.
+        roots = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])), jax.lax.stop_gradient(latents))
+        imagined = jax.vmap(
+            lambda root, key: imagine(
+                *(still.rssm, still.reward, still.cont, still.policy, still.ensemble, root, config.horizon),
+                explore.sigma,
+                key=key,
+            )
+        )(roots, jr.split(imagine_key, features.shape[0] * features.shape[1]))
+        judged = jax.vmap(lambda path: judge(path, net.value, bonus_weight, task_weight))(imagined)
+        scale = state.scale.update(judged.returns)
+        chosen = jax.vmap(lambda path, seen: policy_loss(net.policy, path, seen, scale.scale))(imagined, judged)
+        slow_value = self._cast(state.slow_value)
+        losses["policy"] = jnp.mean(chosen[0])
+        losses["value"] = jnp.mean(jax.vmap(lambda path, seen: value_loss(seen, slow_value, path))(imagined, judged))
+
+        # The value on the records themselves; the ensemble; and how curious the policy is beside its slow copy.
+        actions = batch.action[:, 1:]
+        rewards = task_weight * batch.reward
+        gap, sigma = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)
+        if net.ensemble is not None and still.ensemble is not None:
+            ensemble, measured = net.ensemble, still.ensemble
+            targets = jnp.reshape(latents.stoch, (*latents.stoch.shape[:2], -1))
+            missed = over_batch(ensemble.loss)(features, actions, targets, batch.first)
+            losses["ensemble"] = jnp.mean(missed)
+            for age, of_age in {"new": batch.new, "old": ~batch.new}.items():  # not every batch has new windows
+                metrics[f"sum/ensemble_{age}"] = jnp.sum(jnp.where(of_age, missed, 0.0))
+                metrics[f"count/ensemble_{age}"] = jnp.sum(of_age.astype(jnp.float32))
+            recorded = over_all(lambda x, a: measured.sigma(x, a, explore.sigma))(features[:, :-1], actions[:, :-1])
+            rewards = over_batch(lambda r, s, first: with_bonus(r, s, bonus_weight, first))(
+                rewards, recorded, batch.first
+            )
+            sigma = jnp.mean(recorded)
+            slow_policy = self._cast(state.slow_policy)
+
+            def slow_sigma(x: Array, key: Key[Array, ""]) -> Float[Array, ""]:
+                return measured.sigma(x, slow_policy.sample(x, key=key), explore.sigma)
+
+            slow = jax.vmap(slow_sigma)(imagined.features[:, 0], jr.split(slow_key, imagined.features.shape[0]))
+            gap = jnp.mean(imagined.sigma[:, 0]) - jnp.mean(slow)
+        bootstrap = jnp.reshape(judged.returns[:, 0], batch.reward.shape)
+        replayed = over_batch(lambda *sequence: replay_value_loss(net.value, slow_value, *sequence))(
+            features, rewards, batch.terminal, batch.last, bootstrap
+        )
+        losses["replay_value"] = REPLAY_VALUE_SCALE * jnp.mean(replayed)
+
+        bonus = jnp.mean(bonus_weight * imagined.sigma)
+        paid = jnp.mean(jnp.abs(task_weight * imagined.rewards[:, 1:]))
+        metrics |= {f"loss/{name}": value for name, value in losses.items()}
+        metrics |= {
+            "model/loss": model_loss,
+            "policy/entropy": jnp.mean(chosen[1]),
+            "policy/return": jnp.mean(judged.returns),
+            "policy/return_scale": scale.scale,
+            "policy/value": jnp.mean(judged.values),
+            "explore/bonus_weight": bonus_weight,
+            "explore/mean_std": sigma,
+            "explore/imagined_std": jnp.mean(imagined.sigma),
+            "explore/bonus_share": bonus / jnp.maximum(bonus + paid, 1e-8),
+            "explore/bonus_gap": gap,
+        }
+        fresh = Fresh(latents.deter.astype(jnp.float16), jnp.argmax(latents.stoch, axis=-1).astype(jnp.int32))
+        total = sum(losses.values(), jnp.zeros((), jnp.float32))
+        return total, (fresh, scale, gap, metrics)
+
+    def _tune(self, state: DreamerState, gap: Float[Array, ""]) -> tuple[BonusWeight | None, Any]:
+        """A step of λ, which has an optimiser of its own."""
+        weight = state.bonus_weight
+        if weight is None:
+            return weight, state.weight_optimiser
+        gradient = jax.grad(lambda w: w.loss(gap, self.config.explore.bonus_weight_decay))(weight)
+        change, optimiser = self._weight_optimiser.update(gradient, state.weight_optimiser)
+        return optax.apply_updates(weight, change), optimiser
+
+    def _towards(self, slow: Any, fast: Any) -> Any:
+        rate = self.config.slow_rate
+        return jax.tree.map(lambda old, new: (1.0 - rate) * old + rate * new if eqx.is_array(old) else old, slow, fast)
+
+    def _cast(self, networks: Any) -> Any:
+        """A copy that computes in `dtype`."""
+        return jax.tree.map(lambda leaf: leaf.astype(self.dtype) if eqx.is_array(leaf) else leaf, networks)

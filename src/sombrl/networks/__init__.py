@@ -1,0 +1,1 @@
+"""Small networks and what they are made of."""

@@ -1,0 +1,153 @@
+"""What an experiment is: cells that can be run one by one, and a figure drawn from their numbers alone."""
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sombrl.config.json import to_json
+from sombrl.config.run import RunConfig
+from sombrl.storage.results import Row
+
+SCALES = ("smoke", "small", "paper")
+"""smoke: does it run at all, seconds per cell; small: two CPU cores, about half an hour; paper: the paper's numbers."""
+
+NAME = re.compile(r"[a-z0-9][a-z0-9.=-]*(/[a-z0-9][a-z0-9.=-]*)*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Episodes planned for the task alone under the mean model, on starts never trained on."""
+
+    episodes: int
+    """Per task and seed; their mean is reported."""
+    tasks: tuple[str, ...] = ()
+    """Downstream tasks; none: the environment's own task."""
+    uncertainty: bool = False
+    """Also Σ*_N, what a planner for ‖σ‖ alone still finds."""
+    every: int | None = None
+    """Also after every so many iterations of training; None: only at the end."""
+    explore: bool = False
+    """With the actions of training."""
+
+    def due(self, iteration: int, last: int) -> bool:
+        """Whether to evaluate after so many iterations, of `last` in all."""
+        return iteration == last or (self.every is not None and iteration > 0 and iteration % self.every == 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainCell:
+    """One run of an algorithm, all its seeds together; a broken one goes on from its checkpoint."""
+
+    name: str
+    """Unique in the experiment, and the path of its folder."""
+    method: str
+    env: str
+    """What the CSV says; the environment that is made is `run.env`."""
+    run: RunConfig
+    config: Any
+    algorithm: str = "gp-icem"
+    metrics: tuple[str, ...] = ("rollout/ep_rew_mean",)
+    """Of metrics.jsonl, which must have them."""
+    extra: Callable[[dict], dict[str, float]] | None = None
+    """More metrics, computed from one row of metrics.jsonl."""
+    evaluation: Evaluation | None = None
+    checkpoint_every: int = 1
+    group: str | None = None
+    """Cells of one group differ in the exploration's numbers alone and are trained in one program."""
+
+    def settings(self) -> dict[str, Any]:
+        """All that decides the numbers, as JSON: rows made with other settings are other rows."""
+        return {
+            "kind": "train",
+            "algorithm": self.algorithm,
+            "method": self.method,
+            "env": self.env,
+            "config": to_json(self.config),
+            "run": to_json(self.run),
+            "metrics": list(self.metrics),
+            "extra": _name(self.extra),
+            "evaluation": to_json(self.evaluation),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionCell:
+    """Rows that a function computes in one go; a broken one starts over."""
+
+    name: str
+    function: Callable[..., list[dict]]
+    """Returns dictionaries with the fields of `Row` but `experiment`."""
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The function's arguments, plain JSON."""
+    data: tuple[Path, ...] = ()
+    """Files of the user's; a function that has some is given them as `data`."""
+
+    def settings(self) -> dict[str, Any]:
+        """All that decides the numbers, as JSON: of files their contents, wherever they lie."""
+        given = {"data": [hashlib.sha256(path.read_bytes()).hexdigest() for path in self.data]} if self.data else {}
+        return {"kind": "function", "function": _name(self.function), "options": self.options} | given
+
+
+Cell = TrainCell | FunctionCell
+
+
+@dataclasses.dataclass(frozen=True)
+class Headline:
+    """A column of the closing table: per seed the mean of the last few values, then median [quartiles] over seeds."""
+
+    metric: str
+    label: str
+    last: int = 1
+    at_least: float | None = None
+    """If given, the column says how many seeds have that instead."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UserData:
+    """Files that the project does not ship and the user must have: `--data`."""
+
+    what: str
+    """Which files, as the end of a sentence that asks for them."""
+    check: Callable[[tuple[Path, ...]], None]
+    """Refuses files that will not do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A row of the table of experiments."""
+
+    name: str
+    summary: str
+    figure: str
+    """Which figure or section of the paper it is."""
+    cells: Callable[[str], list[Cell]]
+    """The cells of a scale, in the order of the CSV."""
+    draw: Callable[[list[Row]], Any]
+    """A matplotlib figure of the rows."""
+    headlines: tuple[Headline, ...] = ()
+    derive: Callable[[list[Row]], list[Row]] | None = None
+    """Rows that need several cells, such as the regret against an oracle's return."""
+    more_figures: Mapping[str, Callable[[list[Row]], Any]] = dataclasses.field(default_factory=dict)
+    """Further figures, by the end of their file's name."""
+    report: Callable[[list[Row]], str] | None = None
+    """The closing text, where a table of headlines is not what one wants to know."""
+    data: UserData | None = None
+    """What its function cells are given, where they need files."""
+
+    def cells_at(self, scale: str, data: tuple[Path, ...] = ()) -> list[Cell]:
+        """The cells of a scale, with names that can be folders beside each other."""
+        cells = self.cells(scale)
+        if data:
+            cells = [dataclasses.replace(cell, data=data) if isinstance(cell, FunctionCell) else cell for cell in cells]
+        names = [cell.name for cell in cells]
+        assert all(NAME.fullmatch(name) for name in names), names
+        assert len(set(names)) == len(names), names
+        assert not any(a != b and b.startswith(f"{a}/") for a in names for b in names), names
+        return cells
+
+
+def _name(function: Callable | None) -> str | None:
+    return None if function is None else f"{function.__module__}.{function.__qualname__}"

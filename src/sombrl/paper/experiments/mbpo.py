@@ -1,0 +1,148 @@
+"""What the MBPO experiments share: the methods, the environments, and how large they are at each scale.
+
+Scale `paper` has the networks, batches and updates of the published code, five seeds and a GPU in mind. Its budgets are
+ours: those of the paper, in decisions, are 25k for MountainCar, 200k for sparse CartPole, Reacher, Finger and Walker,
+500k for Hopper, and 2.5 million for Quadruped and Humanoid.
+
+Scale `small` is for two CPU cores: networks of width 64, batches of 64, two seeds, and environments that can be learned
+in 15000 decisions; sparse CartPole and the other tasks of the DeepMind Control Suite need more than that.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from sombrl.algorithms.mbpo import MBPOConfig
+from sombrl.algorithms.model_free import MaxInfoSACConfig, SACAlgorithmConfig
+from sombrl.config.run import RunConfig
+from sombrl.paper.experiments.base import SCALES, Evaluation, TrainCell
+from sombrl.paper.experiments.figures import LOOKS, Look, Panel
+from sombrl.runs.plots import COLORS
+
+METHODS = ("optimistic", "greedy", "pets")
+"""MBPO-Optimistic, MBPO-Mean and MBPO-PETS."""
+MODEL_FREE = ("sac", "maxinfo-sac")
+MBPO_LOOKS = {
+    "optimistic": Look("MBPO-Optimistic", COLORS[0]),
+    "greedy": Look("MBPO-Mean", COLORS[3], "-."),
+    "pets": Look("MBPO-PETS", COLORS[2]),
+    "maxinfo-sac": Look("MaxInfoSAC", COLORS[1]),
+    "sac": Look("SAC", LOOKS["oracle"].color, "--"),
+}
+
+RETURN = "eval/ep_rew_mean"
+EARNED, WEIGHT, SIGMA = "rollout/average_reward", "policy/bonus_weight", "explore/mean_std"
+# Not rollout/ep_rew_mean: it is null where no episode ended since the last report.
+METRICS = (EARNED, SIGMA, WEIGHT)
+RETURNS = Panel(RETURN, "return without exploring", x="env_frames")
+
+
+@dataclasses.dataclass(frozen=True)
+class Env:
+    """A row of the table of environments."""
+
+    id: str
+    decisions: Mapping[str, int]
+    """Per seed, at the scales that have this environment; at scale smoke always `SMOKE_DECISIONS`."""
+    action_repeat: int = 2
+    episode_length: int = 500
+    """In decisions: the limit of the suite, 1000 frames for DeepMind Control."""
+    width: int = 256
+    evaluations: int = 10
+    """At scale paper, in equal distances; always `SMALL_EVALUATIONS` at scale small."""
+
+
+CAR = {"action_repeat": 1, "episode_length": 999}
+WIDE = {"width": 512}  # as published for these bodies
+ENVS = {
+    "mountain-car": Env("MountainCarContinuous-v0", {"small": 15_000, "paper": 25_000}, **CAR),
+    "pendulum": Env("Pendulum-v1", {"small": 5_000, "paper": 10_000}, action_repeat=1, episode_length=200),
+    "cartpole": Env("dmc:cartpole-swingup", {"small": 10_000, "paper": 50_000}),
+    "cartpole-sparse": Env("dmc:cartpole-swingup_sparse", {"paper": 100_000}, evaluations=20),
+    "cartpole-sparse-short": Env("dmc:cartpole-swingup_sparse", {"paper": 50_000}),
+    "reacher-hard": Env("dmc:reacher-hard", {"paper": 50_000}),
+    "finger-spin": Env("dmc:finger-spin", {"paper": 50_000}),
+    "hopper-hop": Env("dmc:hopper-hop", {"paper": 50_000}),
+    "walker-run": Env("dmc:walker-run", {"paper": 50_000}),
+    "quadruped-run": Env("dmc:quadruped-run", {"paper": 100_000}, **WIDE),
+    "humanoid-walk": Env("dmc:humanoid-walk", {"paper": 100_000}, **WIDE),
+}
+SEEDS = dict(zip(SCALES, (2, 2, 5), strict=True))
+REPORT_EVERY = dict(zip(SCALES, (20, 500, 500), strict=True))
+CHECKPOINT_EVERY = 10  # reports
+EPISODES = dict(zip(SCALES, (1, 2, 3), strict=True))  # of an evaluation, with the policy's mode
+SMOKE_DECISIONS, SMOKE_LENGTH, SMOKE_EVALUATIONS = 40, 10, 2
+SMALL_EVALUATIONS = 10
+SIZES: dict[str, dict[str, Any]] = {  # of policies and ensembles; at scale paper they have their own
+    "smoke": {"hidden": (8, 8), "batch_size": 8},
+    "small": {"hidden": (64, 64), "batch_size": 64},
+}
+
+Config = MBPOConfig | SACAlgorithmConfig | MaxInfoSACConfig
+
+
+def mbpo_config(method: str, env: str, scale: str, **changes: Mapping[str, Any]) -> Config:
+    """The algorithm of a method, model-free or not. `changes` are fields of its parts, such as sac={"tau": 0.01}."""
+    config: Any
+    match method:
+        case "sac":
+            config = SACAlgorithmConfig()
+        case "maxinfo-sac":
+            config = MaxInfoSACConfig()
+        case _:
+            config = MBPOConfig()
+            config = dataclasses.replace(config, explore=dataclasses.replace(config.explore, explore=method))
+    width = ENVS[env].width
+    sizes = SIZES.get(scale, {"hidden": (width, width)})
+    fields = {name: dict(sizes) for name in ("sac", "ensemble") if hasattr(config, name)}
+    for part, given in changes.items():
+        fields[part] = fields.get(part, {}) | dict(given)
+    parts = {name: dataclasses.replace(getattr(config, name), **given) for name, given in fields.items()}
+    return dataclasses.replace(config, **parts)
+
+
+def decisions_of(env: str, scale: str, **changes: Any) -> RunConfig:
+    """A run of an environment. `changes` are fields of the run."""
+    row, smoke = ENVS[env], scale == "smoke"
+    fields: dict[str, Any] = {
+        "env": row.id,
+        "action_repeat": row.action_repeat,
+        "episode_length": SMOKE_LENGTH if smoke else row.episode_length,
+        "decisions": SMOKE_DECISIONS if smoke else row.decisions[scale],
+        "report_every": REPORT_EVERY[scale],
+        "seeds": SEEDS[scale],
+    }
+    return RunConfig(**(fields | changes))
+
+
+def evaluations(env: str, scale: str) -> Evaluation:
+    """Episodes without exploring, in equal distances."""
+    number = {"smoke": SMOKE_EVALUATIONS, "small": SMALL_EVALUATIONS, "paper": ENVS[env].evaluations}[scale]
+    reports = (decisions_of(env, scale).decisions or 0) // REPORT_EVERY[scale]
+    return Evaluation(EPISODES[scale], every=reports // number)
+
+
+def mbpo_cell(
+    method: str,
+    env: str,
+    scale: str,
+    config: Config | None = None,
+    *,
+    action_cost: float = 0.0,
+    metrics: tuple[str, ...] | None = None,
+    group: str | None = None,
+) -> TrainCell:
+    """One method on one environment, evaluated as it learns; `config` if it is not the method's own."""
+    run = decisions_of(env, scale, action_cost=action_cost)
+    return TrainCell(
+        name=f"{env}-k{action_cost}/{method}" if action_cost else f"{env}/{method}",
+        method=method,
+        env=f"{run.env} K={action_cost}" if action_cost else run.env,
+        run=run,
+        config=mbpo_config(method, env, scale) if config is None else config,
+        algorithm=method if method in MODEL_FREE else "mbpo",
+        metrics=metrics or ((EARNED,) if method == "sac" else METRICS),  # SAC has no model and no bonus
+        evaluation=evaluations(env, scale),
+        checkpoint_every=CHECKPOINT_EVERY,
+        group=group,
+    )

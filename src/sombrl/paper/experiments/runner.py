@@ -1,0 +1,271 @@
+"""`sombrl experiment`: run the cells that are not finished, then write the table, its manifest and the figure."""
+
+import contextlib
+import fnmatch
+import hashlib
+import io
+import json
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sombrl.config.suggestions import nearest
+from sombrl.paper.experiments.base import SCALES, Cell, Experiment, Headline, TrainCell
+from sombrl.records import RunFault, SombrlError
+from sombrl.runs.cells import CellFolder
+from sombrl.runs.plots import drawing
+from sombrl.runs.train import Interrupted, terminate_as_interrupt
+from sombrl.storage.files import write_whole
+from sombrl.storage.provenance import provenance
+from sombrl.storage.results import Row, read_rows, rows_text
+
+RunCells = Callable[[list[CellFolder], list[str], Path | None, list[str]], None]
+"""Cells, their names, the folder of all experiments' cells if there is one, and the command."""
+
+
+def run_experiment(
+    experiment: Experiment,
+    scale: str,
+    *,
+    out: Path = Path("results"),
+    runs: Path = Path("runs/experiments"),
+    pattern: str = "*",
+    partial: bool = False,
+    env_workers: int = 0,
+    data: Sequence[Path] = (),
+    command: list[str] | None = None,
+    run_cells: RunCells | None = None,
+) -> Path | None:
+    """Bring the cells that match to their end. When none is left, write the results and return the CSV's path.
+
+    `partial` writes those of the finished cells also when some are left. A cell that another experiment in `runs` has
+    finished with the same settings is taken over. Several processes may work on one experiment: each takes cells that
+    no other has, and the last one writes. `env_workers` processes step simulators side by side. `data` are the files of
+    an experiment that needs some; a folder stands for its npz files, in the order of their names. `run_cells` brings
+    cells to their end in another way than one after the other in this process.
+    """
+    if env_workers < 0:
+        raise SombrlError(f"--env-workers must be 0 or more, not {env_workers}.")
+    _known(scale)
+    cells = experiment.cells_at(scale, _files(experiment, data))
+    chosen = match(cells, pattern, experiment.name)
+    for path, flag in ((out, "--out"), (out / experiment.name, "--out"), (runs, "--runs")):
+        if path.exists() and not path.is_dir():
+            raise SombrlError(f"{path} is a file: choose another {flag}.")
+    with drawing("the figure of an experiment"):
+        pass  # without matplotlib it would fail after the training
+    again = ["sombrl", "experiment", experiment.name, "--scale", scale]
+    again += ["--data", *map(str, data)] if data else []
+    root = runs / f"{experiment.name}-{scale}"
+    folders = {cell.name: CellFolder(root / cell.name, experiment.name, cell, env_workers) for cell in cells}
+    for folder in folders.values():
+        folder.check()
+    try:
+        with terminate_as_interrupt():
+            names = [cell.name for cell in chosen]
+            (run_cells or run_in_turn)([folders[name] for name in names], names, runs, command or again)
+    except (KeyboardInterrupt, Interrupted):
+        done = sum(folder.finished for folder in folders.values())
+        raise Interrupted(
+            f"{done} of {len(cells)} cells are finished and kept, as is what the others have saved; go on with the "
+            f"same command: {' '.join(command or again)}"
+        ) from None
+    finished = [folder for folder in folders.values() if folder.finished]
+    if left := [name for name, folder in folders.items() if not folder.finished]:
+        print(f"{len(left)} of {len(cells)} cells of {experiment.name} remain: {', '.join(left)}")
+        if not (partial and finished):
+            return None
+    return _publish(experiment, scale, finished, out, command or again)
+
+
+def redraw(experiment: Experiment, scale: str, *, out: Path = Path("results")) -> Path:
+    """Draw the figures again from the CSV alone and return the path of the first."""
+    _known(scale)
+    table = out / experiment.name / f"{scale}.csv"
+    if not table.exists():
+        raise SombrlError(
+            f"there is no {table} to draw: run sombrl experiment {experiment.name} --scale {scale} first."
+        )
+    rows = read_rows(table)
+    if foreign := {row.experiment for row in rows} - {experiment.name}:
+        raise SombrlError(f"{table} holds the experiment {min(foreign)}, not {experiment.name}.")
+    if not rows:
+        raise SombrlError(f"{table} has no rows to draw: make the file again.")
+    return _draw(experiment, rows, table)[0]
+
+
+def match(cells: list[Cell], pattern: str, experiment: str) -> list[Cell]:
+    """The cells whose name matches one of the comma-separated shell patterns; refuses a pattern that matches none."""
+    chosen: set[str] = set()
+    for one in pattern.split(","):
+        found = {cell.name for cell in cells if fnmatch.fnmatchcase(cell.name, one)}
+        if not found:
+            names = ", ".join(cell.name for cell in cells)
+            raise SombrlError(f'no cell of {experiment} matches "{one}"; the cells are {names}.')
+        chosen |= found
+    return [cell for cell in cells if cell.name in chosen]
+
+
+def table(rows: list[Row], headlines: Iterable[Headline]) -> str:
+    """Median [quartiles] over seeds of the headline metrics, a line per environment, setting and method."""
+    headlines = [line for line in headlines if any(row.metric == line.metric for row in rows)]
+    series: dict[tuple[str, str, str], dict[str, dict[int, list[float]]]] = {}
+    for row in rows:
+        metrics = series.setdefault((row.env, row.setting, row.method), {})
+        metrics.setdefault(row.metric, {}).setdefault(row.seed, []).append(row.value)
+    lines = [("environment", "setting", "method", *(line.label for line in headlines))]
+    for where, metrics in series.items():
+        texts = []
+        for line in headlines:
+            seeds = [statistics.fmean(values[-line.last :]) for values in metrics.get(line.metric, {}).values()]
+            texts.append(_text(seeds, line.at_least))
+        if any(text != "–" for text in texts):
+            lines.append((*where, *texts))
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join(text)
+
+
+def run_in_turn(folders: list[CellFolder], names: list[str], runs: Path | None, command: list[str]) -> None:
+    """Bring cells to their end, one after the other, in this process; what others have finished in `runs` is taken."""
+    total = len(folders)
+    left = [i for i, folder in enumerate(folders) if not folder.finished]
+    skipped = total - len(left)
+    if skipped:
+        print(f"{skipped} of {total} cells are finished already and are not run again")
+    seconds: list[float] = []
+    for i in left:
+        folder, at = folders[i], f"[{i + 1}/{total}] {names[i]}"
+        with folder.claimed() as mine:
+            if not mine:
+                print(f"{at} is in the hands of another process, left to it", flush=True)
+                skipped += 1
+                continue
+            if folder.finished:  # another process was quicker
+                skipped += 1
+                continue
+            if runs is not None and (theirs := folder.adopt(runs)):
+                print(f"{at} … taken over from {theirs}", flush=True)
+                skipped += 1
+                continue
+            with contextlib.ExitStack() as stack:
+                beside = [j for j in left if j > i and _beside(folder, folders[j], stack)]
+                print(" + ".join([at, *(names[j] for j in beside)]), "…", flush=True)
+                try:
+                    seconds.append(folder.complete(command, [folders[j] for j in beside]))
+                except RunFault as fault:
+                    raise RunFault(f"cell {names[i]}: {fault}") from fault
+        remaining = sum(not folders[j].finished for j in left if j > i)
+        eta = f", ETA {duration(statistics.fmean(seconds) * remaining)}" if remaining else ""
+        print(f"{at} … done in {duration(seconds[-1])} ({skipped} skipped, {remaining} left{eta})", flush=True)
+
+
+def _beside(folder: CellFolder, other: CellFolder, stack: contextlib.ExitStack) -> bool:
+    """Whether the other cell is of the same group and ours to run; then it is held until the stack is closed."""
+    ours, theirs = folder.cell, other.cell
+    if not (isinstance(ours, TrainCell) and isinstance(theirs, TrainCell)):
+        return False
+    same = ours.group is not None and ours.group == theirs.group
+    return same and not other.finished and stack.enter_context(other.claimed()) and not other.finished
+
+
+def _publish(experiment: Experiment, scale: str, folders: list[CellFolder], out: Path, command: list[str]) -> Path:
+    """Write what is not there yet or differs, and say where it is."""
+    rows = [row for folder in folders for row in folder.rows()]
+    rows += experiment.derive(rows) if experiment.derive else []
+    text = rows_text(rows)
+    path = out / experiment.name / f"{scale}.csv"
+    manifest, pictures = path.with_suffix(".json"), list(_figures(experiment, path))
+    same = path.is_file() and path.read_bytes() == text.encode()
+    if not same:
+        write_whole(path, text)
+    if not (same and manifest.is_file()):
+        write_whole(manifest, json.dumps(_manifest(experiment, scale, folders, command), indent=1) + "\n")
+    if not (same and all(picture.is_file() for picture in pictures)):
+        _draw(experiment, rows, path)
+    else:
+        print(f"the results of {experiment.name} at scale {scale} are written already")
+    if experiment.report:
+        print(f"\n{experiment.report(rows)}")
+    else:
+        over = "\nmedian [quartiles] over seeds" if len({row.seed for row in rows}) > 1 else ""
+        print(f"\n{table(rows, experiment.headlines)}{over}")
+    print("\n" + "\n".join([f"table    {path}", *(f"figure   {picture}" for picture in pictures)]))
+    return path
+
+
+def _manifest(experiment: Experiment, scale: str, folders: list[CellFolder], command: list[str]) -> dict:
+    what = {"experiment": experiment.name, "figure": experiment.figure, "scale": scale}
+    return what | cells_manifest(folders, command)
+
+
+def cells_manifest(folders: list[CellFolder], command: list[str]) -> dict:
+    """What one needs to know to get the rows of finished cells again."""
+    settings = json.dumps([folder.settings for folder in folders], sort_keys=True)
+    return {
+        **provenance(command),
+        "settings_sha256": hashlib.sha256(settings.encode()).hexdigest(),
+        "cells": {folder.cell.name: folder.record() for folder in folders},
+    }
+
+
+def _figures(experiment: Experiment, csv: Path) -> dict[Path, Callable[[list[Row]], Any]]:
+    """The pictures beside a CSV, and what draws them."""
+    more = {csv.with_name(f"{csv.stem}-{name}.png"): draw for name, draw in experiment.more_figures.items()}
+    return {csv.with_suffix(".png"): experiment.draw} | more
+
+
+def _draw(experiment: Experiment, rows: list[Row], csv: Path) -> list[Path]:
+    figures = _figures(experiment, csv)
+    for path, draw in figures.items():
+        with drawing("the figure of an experiment"):
+            image = io.BytesIO()
+            # Without the version of matplotlib in it, the same rows give the same file.
+            draw(rows).savefig(image, dpi=150, metadata={"Software": None})
+        write_whole(path, image.getvalue())
+    return list(figures)
+
+
+def _files(experiment: Experiment, data: Sequence[Path]) -> tuple[Path, ...]:
+    """The files behind --data, looked at before anything is written."""
+    if experiment.data is None:
+        if data:
+            raise SombrlError(f"{experiment.name} reads no files: leave out --data.")
+        return ()
+    if not data:
+        raise SombrlError(f"{experiment.name} needs {experiment.data.what}: add --data PATH, a folder or files.")
+    files: list[Path] = []
+    for path in map(Path, data):
+        files += sorted(path.glob("*.npz")) if path.is_dir() else [path]
+    if not files:
+        raise SombrlError(f"there is no npz file in {', '.join(map(str, data))}: choose another --data.")
+    experiment.data.check(tuple(files))
+    return tuple(files)
+
+
+def _known(scale: str) -> str:
+    if scale not in SCALES:
+        raise nearest(scale, SCALES, "scale")
+    return scale
+
+
+def _text(values: list[float], at_least: float | None) -> str:
+    if not values:
+        return "–"
+    if at_least is not None:
+        return f"{sum(value >= at_least for value in values)}/{len(values)}"
+    low, middle, high = np.percentile(values, [25, 50, 75])
+    return f"{_short(middle)} [{_short(low)}, {_short(high)}]" if len(values) > 1 else _short(middle)
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """A few words for a time."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,315 @@
+"""A checkpoint: a pytree of arrays and a JSON dict, complete or invisible, that never runs code when loaded.
+
+A checkpoint is the folder `<number:08d>` with `arrays.npz` (uncompressed) and `manifest.json` (metadata,
+versions, and for every array its path, dtype, shape and checksum). It is written aside, fsynced and renamed,
+so that a kill at any moment leaves the previous one. There is no pickle in either direction.
+
+A leaf that is not an array or a Python number (None, a function, a string) is not stored: `like` supplies it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sombrl.records import RunFault, SombrlError
+from sombrl.storage.files import sync_folder, write_synced
+from sombrl.storage.provenance import versions
+
+FORMAT = 1
+_NAME = re.compile(r"(\.old-)?\d{8}")
+_FREE = "free:"
+
+
+class Damaged(SombrlError):
+    """A checkpoint that is there but cannot be trusted; `reason` says which file and why."""
+
+    def __init__(self, path: Path, reason: str):
+        super().__init__(f"checkpoint {path.name} is damaged ({reason}); load an older one or delete {path}.")
+        self.number, self.reason = path.name.removeprefix(".old-"), reason
+
+
+def save(
+    folder: Path, number: int, tree: Any, meta: dict, keep: int = 2, free: dict[str, np.ndarray] | None = None
+) -> Path:
+    """Commit `tree` and `meta` as checkpoint `number`, then keep only the newest `keep` up to it.
+
+    `free` are arrays whose shapes nobody knows beforehand (a simulator's state): `load` returns them by name.
+    """
+    if keep < 1 or not 0 <= number < 10**8:
+        raise SombrlError(f"a checkpoint needs keep >= 1 and a number below 10^8, not {keep} and {number}.")
+    arrays, entries = _collect(tree, free or {})
+    manifest = {
+        "format": FORMAT,
+        "meta": meta,
+        "versions": versions("sombrl", "jax", "numpy"),
+        "arrays": entries,
+    }
+    try:
+        text = json.dumps(manifest | {"checksum": _manifest_checksum(manifest)}, indent=1)
+    except (TypeError, ValueError) as error:
+        raise SombrlError(f"checkpoint metadata must be JSON: {error}.") from error
+
+    folder = Path(folder)
+    final, aside = folder / f"{number:08d}", folder / f".tmp-{number}-{os.getpid()}"
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            sync_folder(folder.parent)
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        write_synced(aside / "arrays.npz", lambda file: np.savez(file, allow_pickle=False, **arrays))
+        write_synced(aside / "manifest.json", text.encode())
+        sync_folder(aside)
+        _publish(aside, final)
+    except OSError as error:
+        raise RunFault(
+            f"cannot write checkpoint {final}: {error.strerror or error}; the earlier checkpoints are intact."
+        ) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)  # already gone when it was published
+    _prune(folder, number, keep)
+    return final
+
+
+def load(path: Path, like: Any) -> tuple[Any, dict]:
+    """The tree and metadata of one checkpoint, in the structure of `like` (arrays or `ShapeDtypeStruct`s).
+
+    What was saved as `free` is in the metadata under that name. The arrays are NumPy's where `like` has NumPy's,
+    otherwise JAX's, with the dtype they were saved with: float64 stays float64 when x64 is off.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise SombrlError(f"there is no checkpoint {path}; choose one of the numbered folders beside it.")
+    manifest = _read_manifest(path)
+    entries = manifest["arrays"]
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(like)
+    wanted = [(jax.tree_util.keystr(where), leaf) for where, leaf in leaves if _is_stored(leaf)]
+    structured = [entry for entry in entries if not entry["path"].startswith(_FREE)]
+    _check_structure(path, structured, wanted)
+    arrays = _read_arrays(path, entries)  # the free ones come last
+    stored = (_restore(array, entry, leaf) for array, entry, (_, leaf) in zip(arrays, structured, wanted, strict=False))
+    restored = [next(stored) if _is_stored(leaf) else leaf for _, leaf in leaves]
+    number = len(structured)
+    free = {e["path"].removeprefix(_FREE): a for e, a in zip(entries[number:], arrays[number:], strict=True)}
+    return jax.tree_util.tree_unflatten(treedef, restored), manifest["meta"] | ({"free": free} if free else {})
+
+
+def load_latest(folder: Path, like: Any) -> tuple[Any, dict, list[str]]:
+    """The newest checkpoint that is whole, and a sentence for every newer one that was not."""
+    damaged: list[Damaged] = []
+    for path in available(folder):
+        try:
+            tree, meta = load(path, like)
+        except Damaged as error:
+            damaged.append(error)
+            continue
+        using = path.name.removeprefix(".old-")
+        notes = [f"checkpoint {e.number} is damaged ({e.reason}); using {using}" for e in damaged]
+        return tree, meta, notes
+    raise _none_valid(folder, damaged)
+
+
+def latest_meta(folder: Path) -> dict:
+    """The metadata of the newest checkpoint whose manifest is whole; the arrays are not read."""
+    damaged: list[Damaged] = []
+    for path in available(folder):
+        try:
+            return _read_manifest(path)["meta"]
+        except Damaged as error:
+            damaged.append(error)
+    raise _none_valid(folder, damaged)
+
+
+def available(folder: Path) -> list[Path]:
+    """The checkpoints in `folder`, newest first, whole or not."""
+    try:
+        found = [path for path in Path(folder).iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    # A kill in the middle of a replacement leaves the number only as `.old-`: it counts, after a proper one.
+    return sorted(found, key=lambda path: (_number(path), path.name.isdigit()), reverse=True)
+
+
+def _number(path: Path) -> int:
+    return int(path.name[-8:])
+
+
+def _none_valid(folder: Path, damaged: list[Damaged]) -> SombrlError:
+    if not damaged:
+        return SombrlError(
+            f"nothing is saved in {folder} yet: wait for the first checkpoint if {folder.parent} is being trained, or "
+            f"continue it with sombrl resume {folder.parent}."
+        )
+    reasons = ", ".join(f"{error.number}: {error.reason}" for error in damaged)
+    return SombrlError(f"every checkpoint in {folder} is damaged ({reasons}); start the run again from the beginning.")
+
+
+def _is_stored(leaf: Any) -> bool:
+    return eqx.is_array_like(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _is_plain(dtype: np.dtype) -> bool:
+    return dtype.kind in "biufc"
+
+
+def _collect(tree: Any, free: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
+    """The arrays by number, and their manifest entries."""
+    arrays: dict[str, np.ndarray] = {}
+    entries: list[dict] = []
+    leaves = [(jax.tree_util.keystr(where), leaf) for where, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]]
+    for path, leaf in leaves + [(_FREE + name, np.asarray(array)) for name, array in free.items()]:
+        if not eqx.is_array_like(leaf):
+            continue
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            raise SombrlError(f"array {path} is a typed PRNG key; store jax.random.key_data(key) instead.")
+        array = np.asarray(leaf)
+        if not _is_plain(array.dtype) and not jnp.issubdtype(array.dtype, jnp.floating):
+            raise SombrlError(f"array {path} has dtype {array.dtype}, which cannot be stored; use numbers or booleans.")
+        # npy knows nothing of bfloat16 and its kin: their bits travel as unsigned integers.
+        raw = array if _is_plain(array.dtype) else array.view(f"u{array.dtype.itemsize}")
+        raw = np.asarray(raw, order="C")
+        arrays[f"{len(entries):05d}"] = raw
+        entries.append(
+            {
+                "path": path,
+                "dtype": array.dtype.name,
+                "shape": list(array.shape),
+                # Weak types decide promotion and retracing, so resuming exactly needs them.
+                "weak": bool(getattr(leaf, "weak_type", False)),
+                "blake2b": _checksum(raw),
+            }
+        )
+    return arrays, entries
+
+
+def _checksum(array: np.ndarray) -> str:
+    return hashlib.blake2b(array.reshape(-1).view(np.uint8).data, digest_size=32).hexdigest()
+
+
+def _manifest_checksum(manifest: dict) -> str:
+    return hashlib.blake2b(json.dumps(manifest, sort_keys=True).encode(), digest_size=32).hexdigest()
+
+
+def _publish(aside: Path, final: Path) -> None:
+    """Rename into place; an earlier one of the same number stays readable as `.old-` until that is done."""
+    old = final.with_name(f".old-{final.name}")
+    if replaced := final.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(final, old)
+    try:
+        os.rename(aside, final)
+    except OSError:
+        if replaced:
+            os.rename(old, final)
+        raise
+    sync_folder(final.parent)
+
+
+def _prune(folder: Path, number: int, keep: int) -> None:
+    """Drop what is old or half-written; failing to tidy is no reason to stop a run."""
+    with suppress(OSError):
+        for path in folder.glob(".old-*"):
+            final = path.with_name(path.name.removeprefix(".old-"))
+            if not final.exists():
+                os.rename(path, final)  # a kill had interrupted its replacement
+            else:
+                shutil.rmtree(path, ignore_errors=True)
+        older = [path for path in available(folder) if _number(path) < number]
+        for path in older[keep - 1 :]:
+            os.rename(path, folder / f".tmp-pruned-{path.name}")  # so that no half-deleted one is ever seen
+        for path in folder.glob(".tmp-*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _read_manifest(path: Path) -> dict:
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+        checksum = manifest.pop("checksum")
+        intact = checksum == _manifest_checksum(manifest)
+    except FileNotFoundError:
+        raise Damaged(path, "manifest.json: missing") from None
+    except PermissionError as error:
+        raise RunFault(f"cannot read checkpoint {path}: {error.strerror}.") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise Damaged(path, "manifest.json: cannot be read") from None
+    if not intact:
+        raise Damaged(path, "manifest.json: checksum differs")
+    if manifest["format"] != FORMAT:
+        raise SombrlError(
+            f"checkpoint {path} has format {manifest['format']} and this sombrl reads {FORMAT}; "
+            f"use sombrl {manifest['versions']['sombrl']}."
+        )
+    return manifest
+
+
+def _check_structure(path: Path, entries: list[dict], wanted: list[tuple[str, Any]]) -> None:
+    remedy = "load it with the configuration it was saved with."
+    saved, needed = [entry["path"] for entry in entries], [where for where, _ in wanted]
+    if missing := set(needed) - set(saved):
+        raise SombrlError(f"checkpoint {path} has no array {min(missing)}; {remedy}")
+    if extra := set(saved) - set(needed):
+        raise SombrlError(f"checkpoint {path} has an array {min(extra)} with no place to go; {remedy}")
+    if saved != needed:
+        raise SombrlError(f"checkpoint {path} has its arrays in another order; {remedy}")
+    for entry, (where, leaf) in zip(entries, wanted, strict=True):
+        expected = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
+        if entry["dtype"] != expected.dtype.name or tuple(entry["shape"]) != expected.shape:
+            raise SombrlError(
+                f"array {where} of checkpoint {path} is {entry['dtype']} {tuple(entry['shape'])} where "
+                f"{expected.dtype.name} {expected.shape} is expected; {remedy}"
+            )
+
+
+def _read_arrays(path: Path, entries: list[dict]) -> list[np.ndarray]:
+    try:
+        # Opened here because np.load leaves its own handle open when the archive is bad.
+        with open(path / "arrays.npz", "rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = [archive[f"{index:05d}"] for index in range(len(entries))]
+    except FileNotFoundError:
+        raise Damaged(path, "arrays.npz: missing") from None
+    except PermissionError as error:
+        raise RunFault(f"cannot read checkpoint {path}: {error.strerror}.") from error
+    except zipfile.BadZipFile as error:
+        reason = "checksum differs" if "CRC" in str(error) else "not a whole archive"
+        raise Damaged(path, f"arrays.npz: {reason}") from None
+    except Exception as error:  # zip and npy parsers raise nearly anything when bytes are wrong
+        raise Damaged(path, f"arrays.npz: cannot be read, {type(error).__name__}") from None
+    for array, entry in zip(arrays, entries, strict=True):
+        if list(array.shape) != entry["shape"] or _checksum(array) != entry["blake2b"]:
+            raise Damaged(path, "arrays.npz: checksum differs")
+    return arrays
+
+
+def _restore(array: np.ndarray, entry: dict, like: Any) -> Any:
+    """The array as the kind of thing `like` is, bit for bit."""
+    dtype = jnp.dtype(entry["dtype"])
+    if array.dtype != dtype and not _is_plain(dtype):
+        array = array.view(dtype)
+    if isinstance(like, np.ndarray):
+        return array
+    if isinstance(like, np.generic):
+        return array[()]
+    if isinstance(like, bool | int | float | complex):
+        return type(like)(array.item())
+    with jax.enable_x64(True):
+        value = jnp.asarray(array)
+    return _weaken(value) if entry["weak"] else value
+
+
+def _weaken(value: jax.Array) -> jax.Array:
+    """The same values with JAX's weak type, which only a Python number can give."""
+    wide = value.dtype.name in ("float64", "int64", "complex128")
+    with jax.enable_x64(wide):
+        weak = jnp.broadcast_to(jnp.asarray(value.dtype.type(0).item()), value.shape)
+        return weak.at[...].set(value) if weak.dtype == value.dtype else value

@@ -1,0 +1,311 @@
+"""The same loop for algorithms that learn at every decision.
+
+An iteration is a window of `report_every` decisions, after which there is a report and possibly a checkpoint; it has
+nothing to do with episodes, which end for every seed by themselves. A decision is two dispatches: `act`, and `learn`,
+which is everything else. The environments move while the device learns, so what is learned at decision t
+uses the transitions up to t - 1, exactly, and the action of decision t those up to t - 2.
+"""
+
+import concurrent.futures
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from sombrl.controllers.base import AbstractController
+from sombrl.dynamics.base import AbstractLearner
+from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.guards import refuse_end
+from sombrl.exploration.base import Exploration, ImaginedMDP
+from sombrl.records import Transition
+from sombrl.replay import Replay
+from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
+from sombrl.settings import Setting
+from sombrl.training.diagnostics import diagnose
+from sombrl.training.episodic import ROLES, Chunk, LoopState, Report, imagination, refuse_nan, renewal_due
+
+_key = keyed_by(ROLES)  # with decisions for iterations
+
+
+class ReplayRow(Replay):
+    """One seed's view of the buffers of all seeds: sampling gathers from them, and nothing is copied."""
+
+    row: Int[Array, ""]
+
+    @property
+    def capacity(self) -> int:
+        """The number of rows of one seed."""
+        return self.data.reward.shape[1]
+
+    @property
+    def at_least(self) -> int:
+        """Nothing is learned before the first transition."""
+        return 1
+
+    def sample(self, number: int, *, key: Key[Array, ""]) -> Transition:
+        """`number` transitions of this seed, uniformly with replacement: those that `Replay.sample` would draw."""
+        rows = jr.randint(key, (number,), 0, jnp.maximum(self.count, 1))
+        return jax.tree.map(lambda leaf: leaf[self.row, rows], self.data)
+
+
+class Learned(eqx.Module):
+    """What lives on the device between decisions; every leaf but the clock has a leading seed axis."""
+
+    learner: Any
+    controller: Any
+    replay: Replay
+    now: Int[Array, ""]  # decisions since the start
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    """The parts of a decision, compiled for the seed axis; the strategies have one too, so seeds may differ in them."""
+
+    act: Callable[[Learned, Exploration, Array, Array], Float[Array, "seeds action"]]
+    learn: Callable[[Learned, Exploration, Array, Array], tuple[Learned, dict[str, Float[Array, " seeds"]]]]
+    store: Callable[[Replay, Array], Replay]
+    renew_learner: Callable[[Learned, Array], Learned]
+    renew_controller: Callable[[Learned, Exploration, Array], Learned]
+    imagine: Callable[[Any, Array, Exploration, Array], ImaginedMDP]
+    diagnose: Callable[..., dict[str, Float[Array, " seeds"]]]
+
+    @staticmethod
+    def of(
+        envs: AbstractEnvs, learner: AbstractLearner, controller: AbstractController, setting: Setting
+    ) -> "Programs":
+        """Compilation happens on first use. `learn` and `store` give their arguments' memory up."""
+        spec, imagine = envs.spec, imagination(envs, learner, setting)
+
+        def act(learned: Learned, explorations: Exploration, seeds: Array, packet: Array):
+            def one(row):
+                learner_state, controller_state, exploration, seed, obs = row
+                mdp = imagine(learner_state, exploration, learned.now, _key(seed, learned.now, "imagine"))
+                observe_key, act_key = jr.split(_key(seed, learned.now, "act"))
+                belief = mdp.dynamics.observe(None, None, obs, key=observe_key)
+                action, _ = controller.act(controller_state, mdp, belief, key=act_key)
+                return mdp.env_action(action)
+
+            obs = packet[:, -spec.obs_dim :]
+            return over_lot(one, (learned.learner, learned.controller, explorations, seeds, obs))
+
+        def learn(learned: Learned, explorations: Exploration, seeds: Array, packet: Array):
+            replay = _store(learned.replay, packet)
+
+            def one(row):
+                learner_state, controller_state, exploration, seed, added, index = row
+                view = ReplayRow(replay.data, added, index)
+                learner_state, fit_metrics = learner.fit(learner_state, view, key=_key(seed, learned.now, "fit"))
+                mdp = imagine(learner_state, exploration, learned.now, _key(seed, learned.now, "imagine"))
+                controller_state, metrics = controller.improve(
+                    controller_state, mdp, view, key=_key(seed, learned.now, "improve")
+                )
+                return learner_state, controller_state, fit_metrics | metrics
+
+            index = jnp.arange(packet.shape[0], dtype=jnp.int32)
+            rows = learned.learner, learned.controller, explorations, seeds, replay.added, index
+            learner_state, controller_state, metrics = over_lot(one, rows)
+            return Learned(learner_state, controller_state, replay, learned.now + 1), metrics
+
+        def renew_learner(learned: Learned, seeds: Array):
+            def one(row):
+                return learner.renew(row[0], key=_key(row[1], learned.now, "renew_learner"))
+
+            return dataclasses.replace(learned, learner=over_lot(one, (learned.learner, seeds)))
+
+        def renew_controller(learned: Learned, explorations: Exploration, seeds: Array):
+            def one(row):
+                learner_state, controller_state, exploration, seed = row
+                mdp = imagine(learner_state, exploration, learned.now, _key(seed, learned.now, "imagine"))
+                return controller.renew(controller_state, mdp, key=_key(seed, learned.now, "renew_controller"))
+
+            rows = learned.learner, learned.controller, explorations, seeds
+            return dataclasses.replace(learned, controller=over_lot(one, rows))
+
+        def imagine_all(learner_states: Any, now: Int[Array, ""], explorations: Exploration, seeds: Array):
+            def one(row):
+                learner_state, exploration, seed = row
+                return imagine(learner_state, exploration, now, _key(seed, now, "imagine"))
+
+            return over_lot(one, (learner_states, explorations, seeds))
+
+        def diagnose_all(learner_state: Any, mdp: ImaginedMDP, chunk: Transition, valid: Array):
+            return over_lot(
+                lambda row: diagnose(learner.dynamics(row[0]), *row[1:]), (learner_state, mdp, chunk, valid)
+            )
+
+        return Programs(
+            act=jax.jit(act),
+            learn=jax.jit(learn, donate_argnums=0),
+            store=jax.jit(_store, donate_argnums=0),
+            renew_learner=jax.jit(renew_learner, donate_argnums=0),
+            renew_controller=jax.jit(renew_controller, donate_argnums=0),
+            imagine=jax.jit(imagine_all),
+            diagnose=jax.jit(diagnose_all),
+        )
+
+
+def run_online(
+    envs: AbstractEnvs,
+    programs: Programs,
+    learner: AbstractLearner,
+    explorations: Exploration,
+    controller: AbstractController,
+    setting: Setting,
+    *,
+    seeds: Sequence[int],
+    first: int,
+    state: LoopState,
+    num_iterations: int,
+    report_every: int,
+    on_decision: Callable[[int, int], None] = lambda decision, length: None,
+) -> Iterator[Report]:
+    """Yield a report per `report_every` decisions, from `state` after `first` of them on.
+
+    `explorations` has a leading seed axis (`spread`).
+    """
+    if first == 0:
+        state = eqx.tree_at(lambda s: s.obs, state, envs.reset(0))
+    background, everyone = _background(), np.ones(len(seeds), bool)
+    lots = lots_of(len(seeds))
+    who = [(cut(explorations, lot), cut(jnp.asarray(list(seeds), jnp.uint32), lot)) for lot in lots]
+
+    def learn(decision: int, learned: list[Learned], packets: list[Array]) -> tuple[list[Learned], list[dict]]:
+        if decision == 0:  # before the first transition there is nothing to learn from
+            return [dataclasses.replace(lot, now=lot.now + 1) for lot in learned], [{} for _ in learned]
+        results = [programs.learn(lot, *own, packet) for lot, own, packet in zip(learned, who, packets, strict=True)]
+        learned = [lot for lot, _ in results]
+        if renewal_due(learner.renew_every, decision):
+            learned = [programs.renew_learner(lot, seeds) for lot, (_, seeds) in zip(learned, who, strict=True)]
+        if renewal_due(controller.renew_every, decision):
+            learned = [programs.renew_controller(lot, *own) for lot, own in zip(learned, who, strict=True)]
+        return learned, [metrics for _, metrics in results]
+
+    for n in range(first, num_iterations):
+        start, stepping = time.perf_counter(), 0.0
+        window = Window(len(seeds), report_every, envs)
+        # Copied, because the caller still holds the last report, and `learn` gives its memory up.
+        parts = jax.tree.map(jnp.copy, (state.learner, state.controller, state.replay))
+        learned = []
+        for lot in lots:
+            learner_state, controller_state, replay = cut(parts, lot)
+            learned.append(Learned(learner_state, controller_state, replay, jnp.asarray(n * report_every, jnp.int32)))
+        del parts
+        obs, episode = state.obs, state.episode.copy()
+        episode_return, total = state.episode_return.copy(), state.total_reward.copy()
+        metrics: list[dict[str, Any]] = []
+        for t in range(report_every):
+            packet = window.packet(t, obs)
+            packets = [jnp.asarray(packet[lot]) for lot in lots]
+            chosen = [programs.act(lot, *own, given) for lot, own, given in zip(learned, who, packets, strict=True)]
+            learning = background(functools.partial(learn, n * report_every + t, learned, packets))
+            actions = np.concatenate([np.asarray(action) for action in chosen])  # waits for `act`, not for `learn`
+            before = time.perf_counter()
+            step = envs.step(actions, everyone)
+            over = step.terminated | step.truncated
+            if not setting.resets and step.terminated.any():
+                raise refuse_end(envs.spec.name)
+            window.store(t, obs, actions, step)
+            total += step.reward
+            episode_return += step.reward
+            window.finish(over, episode_return)
+            episode_return[over] = 0.0
+            episode += over
+            obs = envs.reset_rows(over, episode) if over.any() else step.obs
+            stepping += time.perf_counter() - before
+            on_decision(t, report_every)
+            learned, metrics = learning()
+        packet, chunk = window.packet(report_every, obs), window.chunk(obs)
+        replays, mdps, numbers = [], [], []
+        for lot, own, ours, latest in zip(lots, who, learned, metrics, strict=True):
+            mdp = programs.imagine(ours.learner, ours.now, *own)
+            if "policy/bonus_weight" in latest:  # λ as the policy has tuned it
+                mdp = eqx.tree_at(lambda mdp: mdp.bonus_weight, mdp, latest["policy/bonus_weight"])
+            visited = programs.diagnose(ours.learner, mdp, cut(chunk.transitions, lot), jnp.asarray(chunk.valid[lot]))
+            replays.append(programs.store(ours.replay, jnp.asarray(packet[lot])))
+            mdps.append(mdp)
+            numbers.append(jax.tree.map(np.asarray, visited | latest))
+        learner_state, controller_state = join([(ours.learner, ours.controller) for ours in learned])
+        where = (obs.copy(), total, episode, episode_return)
+        state = LoopState(learner_state, controller_state, join(replays), *where)
+        rows = {name: np.concatenate([lot[name] for lot in numbers]) for name in numbers[0]}
+        refuse_nan(rows, seeds, n)
+        seconds = {"collect": stepping, "improve": time.perf_counter() - start - stepping}
+        yield Report(n, state, join(mdps), chunk, rows, seconds)
+
+
+def spread(explorations: Sequence[Exploration], rows: int) -> Exploration:
+    """Strategies of the same form as one with a leading seed axis, each for `rows` seeds."""
+    return jax.tree.map(lambda *leaves: jnp.repeat(jnp.stack(leaves), rows, axis=0), *explorations)
+
+
+def _background() -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    """What starts a call and returns what waits for its result.
+
+    An accelerator's dispatch is hundreds of kernel launches, which take a thread as long as the device takes to work
+    them off: it needs one of its own. A CPU's returns at once, and two threads can starve XLA's pool there.
+    """
+    if jax.default_backend() == "cpu":
+
+        def inline(call):
+            result = call()
+            return lambda: result
+
+        return inline
+    thread = concurrent.futures.ThreadPoolExecutor(1)
+    return lambda call: thread.submit(call).result
+
+
+class Window:
+    """The transitions of one iteration on the host, and the returns of the episodes that ended in it."""
+
+    def __init__(self, seeds: int, length: int, envs: AbstractEnvs):
+        obs, next_obs = np.zeros((2, seeds, length, envs.spec.obs_dim), np.float32)
+        action = np.zeros((seeds, length, envs.spec.action_dim), np.float32)
+        terminated, truncated = np.zeros((2, seeds, length), bool)
+        self._columns = (obs, action, np.zeros((seeds, length), np.float32), next_obs, terminated, truncated)
+        self._ended: list[list[float]] = [[] for _ in range(seeds)]
+
+    def store(self, t: int, obs: np.ndarray, actions: np.ndarray, step: Any) -> None:
+        """Decision t of every seed."""
+        values = (obs, actions, step.reward, step.obs, step.terminated, step.truncated)
+        for column, value in zip(self._columns, values, strict=True):
+            column[:, t] = value
+
+    def packet(self, t: int, obs: np.ndarray) -> np.ndarray:
+        """The transition before decision t, whether there is one, and `obs`: one array, so one copy to the device."""
+        last = [column[:, max(t - 1, 0)] for column in self._columns]
+        before = np.full(len(obs), t > 0)
+        columns = [column if column.ndim == 2 else column[:, None] for column in (*last, before, obs)]
+        return np.concatenate(columns, axis=1, dtype=np.float32)
+
+    def finish(self, over: np.ndarray, returns: np.ndarray) -> None:
+        """Note the returns of the seeds whose episode is over."""
+        for i in np.flatnonzero(over):
+            self._ended[i].append(float(returns[i]))
+
+    def chunk(self, obs: np.ndarray) -> Chunk:
+        """As the planners' loop reports it; the return of a seed is the mean of its episodes that ended, or NaN."""
+        returns = np.array([np.mean(ended) if ended else np.nan for ended in self._ended])
+        valid = np.ones(self._columns[2].shape, bool)
+        return Chunk(Transition(*map(jnp.asarray, self._columns)), valid, returns, obs.copy())
+
+
+def _store(replay: Replay, packet: Float[Array, "seeds column"]) -> Replay:
+    """Add the transition of a `Window.packet` where there is one; in place when the buffers were donated."""
+    obs_dim, action_dim, capacity = replay.data.obs.shape[-1], replay.data.action.shape[-1], replay.data.reward.shape[1]
+    widths = np.cumsum([obs_dim, action_dim, 1, obs_dim, 1, 1, 1])
+    obs, action, reward, next_obs, terminated, truncated, valid, _ = jnp.split(packet, widths, axis=1)
+    rows = Transition(obs, action, reward[:, 0], next_obs, terminated[:, 0] > 0, truncated[:, 0] > 0)
+    there = valid[:, 0] > 0
+    slot = jnp.where(there, replay.added % capacity, capacity)  # out of range: dropped
+    seeds = jnp.arange(packet.shape[0], dtype=jnp.int32)
+    data = jax.tree.map(lambda buffer, row: buffer.at[seeds, slot].set(row, mode="drop"), replay.data, rows)
+    return Replay(data, replay.added + there.astype(jnp.int32))

@@ -1,0 +1,214 @@
+"""`sombrl demo`: its table is the metrics, its page stands alone, and it replaces nothing but itself."""
+
+import base64
+import dataclasses
+import html.parser
+import io
+import re
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sombrl.agent.make import load
+from sombrl.config.run import RunConfig
+from sombrl.controllers.icem import ICEMConfig
+from sombrl.demo import run as module
+from sombrl.demo.page import write_page
+from sombrl.demo.picture import draw_picture
+from sombrl.demo.run import Story, compare, demo, sigma_map, text_table
+from sombrl.dynamics.gp import GPConfig
+from sombrl.records import SombrlError
+from sombrl.storage.run_folder import RunFolder
+
+TINY = dataclasses.replace(
+    module.CONFIG,
+    gp=GPConfig(capacity=64, rank=8, fit_steps=2, fit_points=16),
+    icem=ICEMConfig(num_samples=8, num_elites=2, iterations=1, horizon=3),
+)
+
+
+def tiny_run(seeds, episodes):
+    return RunConfig(env="mountain-car", action_repeat=5, episode_length=5, episodes=episodes, seeds=seeds)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A whole demo, small: (folder, what it printed, its stories)."""
+    out = tmp_path_factory.mktemp("demo") / "out"
+    stories, printed = [], io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CONFIG", TINY)
+        patch.setattr(module, "run_config", tiny_run)
+        patch.setattr(module, "compare", lambda made: stories.extend(made) or compare(made))
+        patch.setattr("sys.stdout", printed)
+        demo(out, seeds=2, episodes=2)
+    return out, printed.getvalue(), stories
+
+
+class Links(html.parser.HTMLParser):
+    """Collects what a page refers to, and its text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.links, self.tags = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href", "xlink:href", "srcset")]
+
+
+def story(strategy, returns, seconds=1.0):
+    rows = [
+        {"iteration": n, "seed": seed, "rollout/ep_rew_mean": value}
+        for n, line in enumerate(returns)
+        for seed, value in enumerate(line)
+    ]
+    return Story(strategy, rows, seconds=seconds)
+
+
+def test_runs_are_ordinary(finished):
+    out, _, stories = finished
+    for told in stories:
+        rows = RunFolder.open(out / told.strategy).rows()
+        assert len(rows) == 4 and rows == told.rows
+        agent = load(out / told.strategy)
+        assert agent.iteration == 2 and agent.config.explore.explore == told.strategy
+        assert [[states.shape for states in episode] for episode in told.visited] == [[(5, 2)] * 2] * 2
+        assert len(told.sigma) == 2 and all(sigma.shape == (41, 41) for sigma in told.sigma)
+
+
+def test_sigma_is_that_of_the_posterior_before_the_episode(finished):
+    _, _, stories = finished
+    for told in stories:
+        np.testing.assert_allclose(told.sigma[0], np.sqrt(2.0), rtol=1e-5)  # the prior knows nothing
+        assert told.sigma[1].min() < 1.3 and told.sigma[1].max() <= np.sqrt(2.0) + 1e-4
+        # Rows are velocities, columns positions: least is where the first episode was.
+        velocity, position = np.unravel_index(told.sigma[1].argmin(), (41, 41))
+        start = told.visited[0][0]
+        assert abs(np.linspace(-1.2, 0.6, 41)[position] - start[:, 0].mean()) < 0.2
+        assert abs(np.linspace(-0.07, 0.07, 41)[velocity] - start[:, 1].mean()) < 0.02
+
+
+def test_sigma_map_is_the_bonus_of_the_dynamics(finished):
+    out, _, _ = finished
+    agent = load(out / "optimistic")
+    mdp = agent._imagine(agent._parts_for("explore"), row=0)
+    arrays, static = eqx.partition(mdp.dynamics, eqx.is_array)
+    dynamics = eqx.combine(jax.tree.map(lambda leaf: leaf[0], arrays), static)
+    got = sigma_map(dynamics)
+    prediction = dynamics.predict(jnp.array([0.6, -0.07]), jnp.zeros(1))  # last position, first velocity
+    expected = np.linalg.norm(prediction.epistemic_std / prediction.scale)
+    np.testing.assert_allclose(got[0, -1], expected, rtol=1e-4)
+
+
+def test_comparison():
+    found = compare([story("optimistic", [[0, 0, -1], [5, 0, -1], [-1, 7, -1], [9, 8, -1]], 12.0)])[0]
+    assert (found["found"], found["seeds"], found["first"]) == (2, 3, 2.5)
+    assert (found["median"], found["min"], found["max"]) == (5.0, -1.0, 7.0)  # per seed over the last three
+    never = compare([story("greedy", [[0.0], [-0.1]])])[0]
+    assert never["found"] == 0 and never["first"] is None
+
+
+def test_table_is_the_metrics(finished):
+    out, printed, stories = finished
+    assert text_table(compare(stories)) in printed
+    for told in stories:
+        values = [row["rollout/ep_rew_mean"] for row in RunFolder.open(out / told.strategy).rows()]
+        found = sum(max(values[seed::2]) > 0 for seed in (0, 1))
+        line = next(line for line in printed.splitlines() if re.match(rf"{told.strategy}  .*seeds", line))
+        assert f"{found}/2 seeds" in line
+        median = np.median([np.median(values[seed::2]) for seed in (0, 1)])
+        shown = float(re.search(r"(-?[\d.e-]+) \[", line)[1])
+        assert shown == pytest.approx(median, rel=0.06)
+    assert str(out / "index.html") in printed and str(out / "demo.png") in printed
+
+
+def test_page_stands_alone(finished):
+    out, _, stories = finished
+    page = (out / "index.html").read_text()
+    parsed = Links(page)
+    assert parsed.links and all(link.startswith(("data:image/png;base64,", "#")) for link in parsed.links)
+    assert not re.search(r"https?://|@import|url\(", page)
+    assert "$" not in page.split("<script>")[0]  # every placeholder was filled
+    for told in stories:
+        assert f'<th scope="row">{told.strategy}</th>' in page
+        for n in (1, 2):
+            assert page.count(f'id="{told.strategy}-{n}"') == 1
+    targets = [link[1:] for link in parsed.links if link.startswith("#")]
+    assert targets and all(f'id="{target}"' in page for target in targets)
+    assert "prefers-color-scheme: dark" in page and 'name="viewport"' in page and "@media print" in page
+    for command in ("sombrl demo", "sombrl plot", "sombrl eval", "sombrl resume"):
+        assert command in page
+
+
+def test_images_decode(finished):
+    from PIL import Image
+
+    out, _, _ = finished
+    parsed = Links((out / "index.html").read_text())
+    pictures = [link.split(",", 1)[1] for link in parsed.links if link.startswith("data:")]
+    assert len(pictures) == 4  # two strategies, two episodes
+    for data in pictures:
+        with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
+            assert picture.size == (41, 41)
+            picture.load()
+    with Image.open(out / "demo.png") as picture:
+        assert picture.size == (1600, 900)
+
+
+def test_one_seed_and_one_episode(finished, tmp_path):
+    stories = [Story(told.strategy, told.rows[:1], [told.visited[0][:1]], told.sigma[:1], 1.0) for told in finished[2]]
+    draw_picture(tmp_path / "demo.png", stories, compare(stories))
+    write_page(tmp_path / "index.html", stories, compare(stories), ["sombrl", "demo"], tiny_run(1, 1), TINY)
+    page = (tmp_path / "index.html").read_text()
+    assert "1/1 seeds" in page or "0/1 seeds" in page
+    assert 'max="1"' in page and "nan" not in page and (tmp_path / "demo.png").stat().st_size > 0
+
+
+def test_an_old_demo_is_replaced_and_nothing_else(tmp_path):
+    out = tmp_path / "old"
+    (out / "mine").mkdir(parents=True)
+    with pytest.raises(SombrlError, match="not empty and no old demo"):
+        module._make_room(out)
+    (out / module.MARKER).touch()
+    RunFolder.create(out / "greedy", {}, ["test"])
+    (out / "index.html").touch()
+    module._make_room(out)
+    assert sorted(path.name for path in out.iterdir()) == [module.MARKER, "mine"]
+    RunFolder.create(out / "greedy", {}, ["test"])
+    with RunFolder(out / "greedy").lock(), pytest.raises(SombrlError, match="in use"):
+        module._make_room(out)
+    assert (out / "greedy").is_dir()
+
+
+def test_refusals_touch_nothing(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(SombrlError, match="is a file"):
+        demo(tmp_path / "file", seeds=1, episodes=1)
+    with pytest.raises(SombrlError, match="seeds must be at least 1"):
+        demo(tmp_path / "d", seeds=0, episodes=1)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SombrlError, match=r"needs matplotlib: pip install 'sombrl\[report\]'"):
+        demo(tmp_path / "d", seeds=1, episodes=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+@pytest.mark.slow
+def test_optimism_finds_what_greed_misses(tmp_path):
+    """The demo's claim, on seeds it does not show."""
+    from sombrl.exploration.config import ExploreConfig
+    from sombrl.runs.train import train
+
+    run = dataclasses.replace(module.run_config(3, 4), seed=100)
+    found = {}
+    for strategy in module.STRATEGIES:
+        config = dataclasses.replace(module.CONFIG, explore=ExploreConfig(explore=strategy))
+        train("gp-icem", config, run, tmp_path / strategy, tensorboard=False)
+        told = Story(strategy, RunFolder.open(tmp_path / strategy).rows())
+        found[strategy] = int((told.returns > 0).any(axis=0).sum())
+    assert found["optimistic"] >= 2 and found["greedy"] <= 1
