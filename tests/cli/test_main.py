@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from sombrl.cli.main import COMMANDS, main
+from sombrl.cli.app import COMMANDS, main
 from sombrl.storage.results import read_rows
 from tests.small import SMALL_FLAGS, call
 
@@ -28,7 +28,7 @@ from tests.small import SMALL_FLAGS, call
         ("train gp-icem --bonus-weight nan", "--bonus-weight must be a finite number"),
         ("train gp-icem --explore hucrl --beta -2", "--beta must be a finite number"),
         ("train gp-icem --gp.capacity 100", "raise --gp.capacity"),
-        ("train gp-icem --icem.num-elites 500", "num_elites"),
+        ("train gp-icem --icem.num-elites 500", "--icem.num-elites 500 must not exceed --icem.num-samples 200"),
         ("train gp-icem --seeds 0", "--seeds must be at least 1, not 0: it is how many to train, from --seed on"),
         ("train gp-icem --seeds 1000000000000", "train at most 10000 together"),
         ("train gp-icem --seed -1", "--seed must be from 0 to 2147483647"),
@@ -37,12 +37,12 @@ from tests.small import SMALL_FLAGS, call
         ("train dreamer --decisions 0", "--decisions must be at least 1, not 0: leave it out"),
         ("train dreamer --report-every 0", "--report-every must be at least 1, not 0: it is in decisions"),
         ("train dreamer --env-workers -1", "0 steps the environments in turn"),
-        ("train dreamer --envs 0", "--envs must be a whole number of at least 1"),
+        ("train dreamer --envs 0", "--envs must be at least 1"),
         ("train gp-icem --episodes 0", "--episodes must be at least 1"),
         ("train gp-icem --env mountain-car --env-kwargs slope=3", "slope"),
         ("train gp-icem --env mountain-car --env-kwargs slope", "name=value"),
         ("train gp-icem --env-kwargs max_spede=3", "max_spede"),
-        ("train gp-icem --action-cost nan", "action_cost"),
+        ("train gp-icem --action-cost nan", "--action-cost"),
         ("train gp-icem --setting discounted --discount 1", "strictly between 0 and 1"),
         ("train gp-icem --setting non-episodic --update-every 0", "--update-every must be at least 1"),
         ("export nowhere --out x.csv", "there is no run nowhere"),
@@ -143,7 +143,7 @@ def test_eval_and_lists_print_something_true(run, capsys):
     assert code == 0
     code, out, _ = call(["--help"], capsys)
     assert code == 0 and "resume" in out
-    code, out, _ = call(["train", "gp-icem", "--help"], capsys)
+    code, out, _ = call(["train", "gp-icem", "--help-all"], capsys)
     assert code == 0 and "--gp.noise-std" in out and "0.03" in out
 
 
@@ -196,11 +196,16 @@ READERS = ["resume", "eval", "plot", "export", "report", "export-policy"]
         (("run",), [], "no JSON object under 'run'", ["resume", "plot", "export"]),
         (("run", "env"), 3, "no text under 'run.env'", ["resume", "plot", "export"]),
         (("run", "env"), "pendulm", 'did you mean "pendulum"', ["resume"]),
-        (("run", "seeds"), "x", "the setting 'seeds' must be a whole number, not 'x'", ["resume", "eval"]),
+        (
+            ("run", "seeds"),
+            "x",
+            "the setting 'seeds' must be a whole number of at least 1, not 'x'",
+            ["resume", "eval"],
+        ),
         (("run", "seeds"), 10**30, "train at most 10000", ["resume"]),
         (("run", "setting"), "x", "must be one of finite-horizon", ["resume"]),
         (("run", "env_kwargs"), 3, "the setting 'env_kwargs' must be a list", ["resume", "report"]),
-        (("run", "action_cost"), True, "the setting 'action_cost' must be a number", ["resume"]),
+        (("run", "action_cost"), True, "the setting 'action_cost' must be a finite number of at least 0", ["resume"]),
         (("run", "new"), 3, "the setting 'new' is not known", ["resume"]),
         (("config", "explore"), 3, "no JSON object under 'config.explore'", ["resume", "plot", "export"]),
         (("config", "gp"), [], "the setting 'gp' must be a JSON object", ["resume"]),

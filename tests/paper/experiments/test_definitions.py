@@ -9,7 +9,6 @@ import pytest
 
 from sombrl import agent
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import new_agent
 from sombrl.cli.main import main
 from sombrl.controllers.icem import PRESETS
 from sombrl.envs.registry import make_envs
@@ -51,7 +50,7 @@ def shared_envs(made, monkeypatch):
 
 def build(cell: TrainCell) -> Agent:
     """The agent of a cell with one seed, which is enough to refuse what does not go together."""
-    return new_agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, seeds=1))
+    return Agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, seeds=1))
 
 
 @each
