@@ -6,9 +6,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from sombrl.training.base import EVALUATION_EPISODES
 from sombrl.dreamer.loop import _key as keyed
 from sombrl.export import export_policy, policy
+from sombrl.training.base import EVALUATION_EPISODES
 from tests.export.agents import Sights, dreamer
 from tests.export.numpy_alone import same_with_numpy_alone
 
