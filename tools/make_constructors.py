@@ -33,7 +33,7 @@ by one that gives what it was given to `make`, so that a wrong name or value is 
 """
 
 # mypy: disable-error-code="empty-body"
-# ruff: noqa: B008, F722
+# ruff: noqa: B008
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
@@ -60,9 +60,12 @@ def source() -> str:
 def _function(algorithm: str, nested: dict[type, None]) -> str:
     row = ALGORITHMS[algorithm]
     config = row.config()
-    parameters = [("env", "Any", None, "A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.")]
+    parameters: list[tuple[str, str, str | None, str]] = [
+        ("env", "Any", None, "A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.")
+    ]
     parameters.append(("config", f"{row.config.__name__} | None", "None", "All of the algorithm's own settings."))
-    for part in (RunConfig(), config.explore, config):
+    parts: list[Any] = [RunConfig(), config.explore, config]
+    for part in parts:
         docs = help_of(type(part))
         for name, kind in kinds_of(type(part)).items():
             if (name in ("env", "explore") and part is not config.explore) or name in row.lacks:

@@ -4,6 +4,8 @@ import csv
 import json
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -287,3 +289,14 @@ def test_eval_before_the_first_checkpoint(run, capsys, tmp_path):
     shutil.rmtree(copy / "checkpoints")
     code, _, err = call(["eval", str(copy)], capsys)
     assert code == 2 and "nothing is saved" in err and f"sombrl resume {copy}" in err
+
+
+def test_scripts_that_are_installed_already_find_their_entry_point():
+    """The first two releases' scripts import these names, each in a process of its own."""
+    for line in ("from sombrl.cli.main import main", "from sombrl.cli import main"):
+        code = f"{line}; main(['--version'])"
+        done = subprocess.run(
+            [sys.executable, "-W", "error::FutureWarning", "-c", code], capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        assert done.stdout.startswith("sombrl ")

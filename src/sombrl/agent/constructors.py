@@ -268,9 +268,9 @@ def GPICEM(
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
             them.
-        update_rule: Non-episodic: every update_every decisions; once the model would have learned one bit (the
-            proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
-        update_threshold: Non-episodic: that C, in normalised units.
+        update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
+            bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
+        update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
         episodes: Episodes per seed; non-episodic: updates of the model.
@@ -374,9 +374,9 @@ def MBPO(
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
             them.
-        update_rule: Non-episodic: every update_every decisions; once the model would have learned one bit (the
-            proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
-        update_threshold: Non-episodic: that C, in normalised units.
+        update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
+            bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
+        update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
         episodes: Episodes per seed; non-episodic: updates of the model.
@@ -467,9 +467,9 @@ def SAC(
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
             them.
-        update_rule: Non-episodic: every update_every decisions; once the model would have learned one bit (the
-            proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
-        update_threshold: Non-episodic: that C, in normalised units.
+        update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
+            bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
+        update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
         episodes: Episodes per seed; non-episodic: updates of the model.
@@ -552,9 +552,9 @@ def MaxInfoSAC(
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
             them.
-        update_rule: Non-episodic: every update_every decisions; once the model would have learned one bit (the
-            proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
-        update_threshold: Non-episodic: that C, in normalised units.
+        update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
+            bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
+        update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
         episodes: Episodes per seed; non-episodic: updates of the model.
@@ -667,9 +667,9 @@ def SimFSVGD(
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
             them.
-        update_rule: Non-episodic: every update_every decisions; once the model would have learned one bit (the
-            proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
-        update_threshold: Non-episodic: that C, in normalised units.
+        update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
+            bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
+        update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
         episodes: Episodes per seed; non-episodic: updates of the model.

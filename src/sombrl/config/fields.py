@@ -65,7 +65,8 @@ def changed(config: Config, values: Mapping[Path, Any]) -> Config:
     """A configuration with other values, all at once: some are possible only together."""
     parts = {path[0]: {p[1:]: v for p, v in values.items() if p[0] == path[0]} for path in values}
     new = {name: v[()] if () in v else changed(getattr(config, name), v) for name, v in parts.items()}
-    return dataclasses.replace(typing.cast(Any, config), **new)
+    replaced: Config = dataclasses.replace(typing.cast(Any, config), **new)
+    return replaced
 
 
 def value_at(config: Any, path: Path) -> Any:
@@ -74,7 +75,7 @@ def value_at(config: Any, path: Path) -> Any:
 
 
 @functools.cache
-def help_of(cls: type) -> dict[str, str]:
+def help_of(cls: Any) -> dict[str, str]:
     """The text below each field of a dataclass, in one line."""
     body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
     return {

@@ -74,7 +74,7 @@ class Kind:
         if self.base in (int, float):
             return self._number(f"a {_noun(self)}")
         if dataclasses.is_dataclass(self.base):
-            return f"a {self.base.__name__}"
+            return f"{self.base.__name__}(...)"
         return {bool: "true or false", str: "a text", Path: "a path"}.get(self.base, "something else")
 
     @property

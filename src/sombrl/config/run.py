@@ -44,10 +44,10 @@ class RunConfig(Configuration):
     update_every: Annotated[int, Ge(1)] = 10
     """Non-episodic: decisions between updates of the model; for the other rules the most of them."""
     update_rule: UpdateRule = "fixed"
-    """Non-episodic: every update_every decisions; once the model would have learned one bit (the proofs); or once
-    the sum of ‖σ‖ exceeds update_threshold (the paper's main text)."""
+    """Non-episodic: update every update_every decisions; once the model would have learned one bit (the proofs); or
+    once the sum of ‖σ‖ exceeds update_threshold (the paper's main text)."""
     update_threshold: Annotated[float, Gt(0)] = 1.0
-    """Non-episodic: that C, in normalised units."""
+    """Non-episodic: the C of that rule, in normalised units."""
     update_minimum: Annotated[int, Ge(1)] = 1
     """Non-episodic: at least so many decisions between updates (sombrl.theory.lyapunov_minimum)."""
     episodes: Annotated[int, Ge(1)] = 10

@@ -34,7 +34,7 @@ class EnsembleConfig(Configuration, prefix="ensemble"):
     """The ensemble. The defaults are those of the authors' MBPO; noise is in units of normalised data."""
 
     members: Annotated[int, Ge(1)] = 5
-    """Networks. One knows no epistemic uncertainty."""
+    """Networks. A single one has no epistemic uncertainty."""
     hidden: Annotated[tuple[Annotated[int, Ge(1)], ...], MinLen(1)] = (256, 256)
     """Widths of the hidden layers (SiLU); the paper's humanoid and quadruped: 512 512."""
     learn_std: bool = False

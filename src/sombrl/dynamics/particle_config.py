@@ -25,7 +25,7 @@ class ParticleConfig(Configuration, prefix="model"):
     """Particles are pushed apart, and have their prior, as functions; or as vectors of weights; or every one goes its
     own way to the likeliest weights (a deep ensemble)."""
     particles: Annotated[int, Ge(1)] = 10
-    """Networks. One knows no epistemic uncertainty."""
+    """Networks. A single one has no epistemic uncertainty."""
     hidden: tuple[Annotated[int, Ge(1)], ...] = (64, 64, 64)
     """Widths of the hidden layers; none: the model is linear."""
     activation: ActivationName = "leaky-relu"
