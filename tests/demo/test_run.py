@@ -19,7 +19,8 @@ from sombrl.controllers.icem import ICEMConfig
 from sombrl.demo import run as module
 from sombrl.demo.page import write_page
 from sombrl.demo.picture import draw_picture
-from sombrl.demo.run import Story, compare, demo, sigma_map, text_table
+from sombrl.demo.run import demo
+from sombrl.demo.story import Outcome, Story, sigma_map, text_table
 from sombrl.dynamics.gp import GPConfig
 from sombrl.records import SombrlError
 from sombrl.storage.run_folder import RunFolder
@@ -43,7 +44,8 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CONFIG", TINY)
         patch.setattr(module, "run_config", tiny_run)
-        patch.setattr(module, "compare", lambda made: stories.extend(made) or compare(made))
+        train = module.train_strategies
+        patch.setattr(module, "train_strategies", lambda *told: stories.extend(train(*told)) or stories)
         patch.setattr("sys.stdout", printed)
         demo(out, seeds=2, episodes=2)
     return out, printed.getvalue(), stories
@@ -107,16 +109,16 @@ def test_sigma_map_is_the_bonus_of_the_dynamics(finished):
 
 
 def test_comparison():
-    found = compare([story("optimistic", [[0, 0, -1], [5, 0, -1], [-1, 7, -1], [9, 8, -1]], 12.0)])[0]
-    assert (found["found"], found["seeds"], found["first"]) == (2, 3, 2.5)
-    assert (found["median"], found["min"], found["max"]) == (5.0, -1.0, 7.0)  # per seed over the last three
-    never = compare([story("greedy", [[0.0], [-0.1]])])[0]
-    assert never["found"] == 0 and never["first"] is None
+    outcome = Outcome.of(story("optimistic", [[0, 0, -1], [5, 0, -1], [-1, 7, -1], [9, 8, -1]], 12.0))
+    assert (outcome.found, outcome.seeds, outcome.first) == (2, 3, 2.5)
+    assert (outcome.median, outcome.worst, outcome.best) == (5.0, -1.0, 7.0)  # per seed over the last three
+    never = Outcome.of(story("greedy", [[0.0], [-0.1]]))
+    assert never.found == 0 and never.first is None
 
 
 def test_table_is_the_metrics(finished):
     out, printed, stories = finished
-    assert text_table(compare(stories)) in printed
+    assert text_table([Outcome.of(told) for told in stories]) in printed
     for told in stories:
         values = [row["rollout/ep_rew_mean"] for row in RunFolder.open(out / told.strategy).rows()]
         found = sum(max(values[seed::2]) > 0 for seed in (0, 1))
@@ -163,8 +165,9 @@ def test_images_decode(finished):
 
 def test_one_seed_and_one_episode(finished, tmp_path):
     stories = [Story(told.strategy, told.rows[:1], [told.visited[0][:1]], told.sigma[:1], 1.0) for told in finished[2]]
-    draw_picture(tmp_path / "demo.png", stories, compare(stories))
-    write_page(tmp_path / "index.html", stories, compare(stories), ["sombrl", "demo"], tiny_run(1, 1), TINY)
+    outcomes = [Outcome.of(told) for told in stories]
+    draw_picture(tmp_path / "demo.png", stories, outcomes)
+    write_page(tmp_path / "index.html", stories, outcomes, ["sombrl", "demo"], tiny_run(1, 1), TINY)
     page = (tmp_path / "index.html").read_text()
     assert "1/1 seeds" in page or "0/1 seeds" in page
     assert 'max="1"' in page and "nan" not in page and (tmp_path / "demo.png").stat().st_size > 0
@@ -173,7 +176,7 @@ def test_one_seed_and_one_episode(finished, tmp_path):
 def test_an_old_demo_is_replaced_and_nothing_else(tmp_path):
     out = tmp_path / "old"
     (out / "mine").mkdir(parents=True)
-    with pytest.raises(SombrlError, match="not empty and no old demo"):
+    with pytest.raises(SombrlError, match="not empty and not an old demo"):
         module._make_room(out)
     (out / module.MARKER).touch()
     RunFolder.create(out / "greedy", {}, ["test"])

@@ -18,7 +18,7 @@ import numpy as np
 from sombrl.algorithms.gp_icem import GPICEMConfig
 from sombrl.config.run import RunConfig
 from sombrl.demo.picture import COLOR, SIGMA_MAP, SIGMA_MAX, episode_color, episode_colormap
-from sombrl.demo.run import HEADINGS, Story, cells
+from sombrl.demo.story import HEADINGS, Outcome, Story
 from sombrl.envs.mountain_car import GOAL_POSITION, MAX_POSITION, MAX_SPEED, MIN_POSITION
 from sombrl.runs.plots import drawing
 from sombrl.storage.provenance import versions
@@ -27,7 +27,7 @@ from sombrl.storage.provenance import versions
 def write_page(
     path: Path,
     stories: list[Story],
-    comparison: list[dict[str, Any]],
+    outcomes: list[Outcome],
     command: list[str],
     run_config: RunConfig,
     config: GPICEMConfig,
@@ -42,10 +42,10 @@ def write_page(
         shlex.join(["sombrl", "resume", runs[0], "--episodes", str(2 * run_config.episodes)]),
     ]
     rows = "".join(
-        f'<tr class="{row["strategy"]}"><th scope="row">{row["strategy"]}</th>'
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells(row)[1:])
+        f'<tr class="{outcome.strategy}"><th scope="row">{outcome.strategy}</th>'
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in outcome.cells[1:])
         + "</tr>"
-        for row in comparison
+        for outcome in outcomes
     )
     with drawing("the demo"):
         parts = {

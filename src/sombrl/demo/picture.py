@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sombrl.demo.run import Story
+from sombrl.demo.story import Outcome, Story
 from sombrl.envs.mountain_car import GOAL_POSITION, MAX_POSITION, MAX_SPEED, MIN_POSITION
 from sombrl.runs.plots import COLORS, draw_curve, drawing
 
@@ -15,14 +15,14 @@ SIGMA_MAP, EPISODE_MAP = "viridis", "plasma"
 EPISODE_END = 0.88  # plasma's last yellow does not show on white
 
 
-def draw_picture(path: Path, stories: list[Story], comparison: list[dict[str, Any]]) -> None:
+def draw_picture(path: Path, stories: list[Story], outcomes: list[Outcome]) -> None:
     """1600 × 900 pixels, legible at half of that: curves, visited states, σ maps."""
     with drawing("the demo"):
         from matplotlib.figure import Figure
 
         episodes = len(stories[0].sigma)
         shown = sorted({min(1, episodes - 1), (episodes - 1) // 2, episodes - 1})
-        found = ", ".join(f"by {row['strategy']} on {row['found']} of {row['seeds']} seeds" for row in comparison)
+        found = ", ".join(f"by {one.strategy} on {one.found} of {one.seeds} seeds" for one in outcomes)
         figure = Figure(figsize=(16, 9), dpi=100)
         figure.text(0.03, 0.93, "Sparse MountainCar: plan for r, or for r + λ‖σ‖?", size=31, weight="bold")
         figure.text(0.03, 0.873, f"Only the hilltop pays. It was found {found}.", size=20, color="#444444")
