@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import html.parser
 import io
+import json
 import re
 import sys
 
@@ -22,7 +23,7 @@ from sombrl.demo.picture import draw_picture
 from sombrl.demo.run import demo
 from sombrl.demo.story import Outcome, Story, sigma_map, text_table
 from sombrl.dynamics.gp import GPConfig
-from sombrl.records import SombrlError
+from sombrl.errors import SombrlError
 from sombrl.storage.run_folder import RunFolder
 
 TINY = dataclasses.replace(
@@ -52,15 +53,14 @@ def finished(tmp_path_factory):
 
 
 class Links(html.parser.HTMLParser):
-    """Collects what a page refers to, and its text."""
+    """Collects what a page refers to."""
 
     def __init__(self, page):
         super().__init__()
-        self.links, self.tags = [], []
+        self.links = []
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("src", "href", "xlink:href", "srcset")]
 
 
@@ -134,18 +134,25 @@ def test_page_stands_alone(finished):
     out, _, stories = finished
     page = (out / "index.html").read_text()
     parsed = Links(page)
-    assert parsed.links and all(link.startswith(("data:image/png;base64,", "#")) for link in parsed.links)
-    assert not re.search(r"https?://|@import|url\(", page)
-    assert "$" not in page.split("<script>")[0]  # every placeholder was filled
+    assert parsed.links and all(link.startswith("data:") for link in parsed.links)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(", page)
+    assert "$" not in page.split("<script")[0]  # every placeholder was filled
     for told in stories:
-        assert f'<th scope="row">{told.strategy}</th>' in page
+        assert f'<th scope="col">{told.strategy}</th>' in page
         for n in (1, 2):
             assert page.count(f'id="{told.strategy}-{n}"') == 1
-    targets = [link[1:] for link in parsed.links if link.startswith("#")]
-    assert targets and all(f'id="{target}"' in page for target in targets)
     assert "prefers-color-scheme: dark" in page and 'name="viewport"' in page and "@media print" in page
     for command in ("sombrl demo", "sombrl plot", "sombrl eval", "sombrl resume"):
         assert command in page
+
+
+def test_curves_of_the_page_are_the_returns(finished):
+    out, _, stories = finished
+    data = json.loads(re.search(r'id="data">(.*?)</script>', (out / "index.html").read_text())[1])
+    for told, drawn in zip(stories, data, strict=True):
+        assert (drawn["name"], drawn["x"], drawn["n"]) == (told.strategy, [1, 2], 2)
+        np.testing.assert_allclose(drawn["y"], np.median(told.returns, axis=1), rtol=1e-3)
+        np.testing.assert_allclose(np.transpose(drawn["seeds"]), told.returns, rtol=1e-3)
 
 
 def test_images_decode(finished):
@@ -153,11 +160,11 @@ def test_images_decode(finished):
 
     out, _, _ = finished
     parsed = Links((out / "index.html").read_text())
-    pictures = [link.split(",", 1)[1] for link in parsed.links if link.startswith("data:")]
-    assert len(pictures) == 4  # two strategies, two episodes
+    pictures = [link.split(",", 1)[1] for link in parsed.links if link.startswith("data:image")]
+    assert len(pictures) == 6  # of two strategies: the states visited, and σ before two episodes
     for data in pictures:
         with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
-            assert picture.size == (41, 41)
+            assert picture.size == (480, 360)
             picture.load()
     with Image.open(out / "demo.png") as picture:
         assert picture.size == (1600, 900)

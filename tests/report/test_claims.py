@@ -7,12 +7,13 @@ import pytest
 import scipy.stats
 
 from sombrl.report.aggregate import aggregate
-from sombrl.report.claims import claims, interval_text, number
+from sombrl.report.claims import claims
 from sombrl.report.comparison import compare
 from sombrl.report.curves import curve as over_seeds
 from sombrl.report.efficiency import frames_to_reach
 from sombrl.report.loading import find
-from sombrl.report.provenance import care
+from sombrl.report.provenance import caveats
+from sombrl.report.wording import interval_text, number
 from tests.report.examples import VERSIONS, curve, write_run, write_table
 
 
@@ -96,7 +97,7 @@ def test_different_versions_seeds_lengths_repeats_and_settings_are_said(tmp_path
         versions=VERSIONS | {"sombrl": "0.2.0"},
         rank=16,
     )
-    notes = " ".join(care(comparison_of(tmp_path)))
+    notes = " ".join(caveats(comparison_of(tmp_path)))
     assert "different versions of sombrl are compared here: 0.1.0 and 0.2.0" in notes
     assert "gp-icem/greedy has 3 of 5 seeds" in notes
     assert "frames per decision differ" in notes

@@ -50,7 +50,7 @@ def test_broken_things_are_skipped_and_named(tmp_path):
     assert "no manifest.json" in reasons["no-manifest"]
     assert "no metrics yet" in reasons["no-metrics"]
     assert "line 2" in reasons["bad-line"]
-    assert "no table of results" in reasons["other.csv"]
+    assert "not a table of results" in reasons["other.csv"]
 
 
 def test_half_a_line_of_a_run_that_is_being_written_is_no_fault(tmp_path):

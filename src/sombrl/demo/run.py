@@ -8,8 +8,6 @@ from pathlib import Path
 from sombrl.algorithms.gp_icem import GPICEMConfig
 from sombrl.config.run import RunConfig
 from sombrl.controllers.icem import ICEMConfig
-from sombrl.demo.page import write_page
-from sombrl.demo.picture import draw_picture
 from sombrl.demo.story import Outcome, Story, text_table
 from sombrl.dynamics.gp import GPConfig
 from sombrl.errors import RunFault, SombrlError
@@ -34,6 +32,9 @@ def demo(out: Path, *, seeds: int, episodes: int) -> None:
     settings = run_config(seeds, episodes)  # refuses impossible numbers before anything is touched
     with drawing("the demo"):
         pass  # without matplotlib it would fail after the training
+    from sombrl.demo.page import write_page  # here, because both need matplotlib
+    from sombrl.demo.picture import draw_picture
+
     _make_room(out)
     stories = train_strategies(out, seeds, episodes)
     outcomes = [Outcome.of(story) for story in stories]
@@ -41,7 +42,7 @@ def demo(out: Path, *, seeds: int, episodes: int) -> None:
     picture, page = out / "demo.png", out / "index.html"
     try:
         draw_picture(picture, stories, outcomes)
-        write_page(page, stories, outcomes, _command(out, seeds, episodes), settings, CONFIG)
+        write_page(page, stories, outcomes, _command(out, seeds, episodes), settings, config_of(STRATEGIES[0]))
     except OSError as error:
         raise RunFault(f"cannot write in {out}: {error.strerror or error}.") from error
     print(f"\npicture  {picture.resolve()}\npage     {page.resolve()}")
@@ -51,10 +52,9 @@ def train_strategies(out: Path, seeds: int, episodes: int) -> list[Story]:
     """An ordinary run per strategy in a folder of its name, and what happened in it."""
     stories = []
     for strategy in STRATEGIES:
-        config = dataclasses.replace(CONFIG, explore=ExploreConfig(explore=strategy, bonus_weight=10.0))
         story, start = Story(strategy), time.perf_counter()
         train(
-            *("gp-icem", config, run_config(seeds, episodes), out / strategy),
+            *("gp-icem", config_of(strategy), run_config(seeds, episodes), out / strategy),
             command=_command(out, seeds, episodes),
             tensorboard=False,
             hook=story.watch,
@@ -64,6 +64,11 @@ def train_strategies(out: Path, seeds: int, episodes: int) -> list[Story]:
         stories.append(story)
         print()
     return stories
+
+
+def config_of(strategy: str) -> GPICEMConfig:
+    """The same model and planner for every strategy."""
+    return dataclasses.replace(CONFIG, explore=ExploreConfig(explore=strategy, bonus_weight=10.0))
 
 
 def run_config(seeds: int, episodes: int) -> RunConfig:

@@ -1,13 +1,13 @@
 """Methods side by side: tasks with one measure each, and scores at the same number of frames."""
 
 import dataclasses
-from collections.abc import Iterable
 
 import numpy as np
 
 from sombrl.report.loading import FRAMES, Key, Record, Source
 from sombrl.report.measures import AXES, DMC_RANGE, Measure, candidates
 from sombrl.report.variants import named_apart
+from sombrl.report.wording import listed
 
 LAST = 0.1
 """A score is the mean over this last share of the frames: one episode alone is mostly luck."""
@@ -63,9 +63,10 @@ class Comparison:
     """Of each run's folder, the method it is called here."""
     notes: list[str]
 
-    def compared(self, task: Task) -> list[str]:
-        """The methods that have a score on a task."""
-        return [method for method in self.methods if method in task.finals]
+    @property
+    def scored(self) -> list[str]:
+        """The methods that have a score on some task."""
+        return [method for method in self.methods if any(method in task.finals for task in self.tasks)]
 
 
 def compare(sources: list[Source]) -> list[Comparison]:
@@ -78,8 +79,13 @@ def compare(sources: list[Source]) -> list[Comparison]:
 
 def rank(method: str) -> tuple[int, str]:
     """The place of a method: known explorations first, then by name."""
-    last = method.split(" ")[0].split("/")[-1]
+    last = exploration(method)
     return (ORDER.index(last) if last in ORDER else len(ORDER), method)
+
+
+def exploration(method: str) -> str:
+    """The exploration in a method's name: greedy in `mbpo/greedy bonus_weight=1`."""
+    return method.split(" ")[0].split("/")[-1]
 
 
 def _compare(name: str, group: list[Source]) -> Comparison:
@@ -98,7 +104,7 @@ def _compare(name: str, group: list[Source]) -> Comparison:
         here = {key: record for key, record in records.items() if (key.env, key.setting) == (env, setting)}
         here, axis = _one_axis(title, here, {m: a for (e, s, m), a in axes.items() if (e, s) == (env, setting)}, notes)
         tasks += _tasks(title, env, setting, axis, here, notes)
-    notes = _together(notes)
+    notes = _merged(notes)
     if several and len(tasks) > 1:
         notes.append(
             f"{listed(sorted(several))} {'is' if len(several) == 1 else 'are'} here in different settings: "
@@ -207,7 +213,7 @@ def _final(record: Record, end: float, share: float) -> float:
     return float(last.mean() if len(last) else record.values[reached][-1] if reached.any() else record.values[0])
 
 
-def _together(notes: list[str]) -> list[str]:
+def _merged(notes: list[str]) -> list[str]:
     """Notes that say the same about several tasks as one: a note is `task: what`."""
     said: dict[str, list[str]] = {}
     for note in notes:
@@ -223,9 +229,3 @@ def _learners(records: dict[str, dict[int, Record]]) -> dict[str, dict[int, Reco
 
 def _points(records: dict[str, dict[int, Record]]) -> int:
     return max((len(record.values) for seeds in records.values() for record in seeds.values()), default=0)
-
-
-def listed(words: Iterable[str]) -> str:
-    """A, b and c."""
-    *head, last = words
-    return f"{', '.join(head)} and {last}" if head else last
