@@ -14,7 +14,7 @@ from sombrl.agent.agent import Agent
 from sombrl.dynamics.base import AbstractDynamics
 from sombrl.envs.mountain_car import MAX_POSITION, MAX_SPEED, MIN_POSITION
 from sombrl.exploration.bonus import EpistemicNorm
-from sombrl.training.episodic import Report
+from sombrl.training.episodic import ChunkReport
 
 GRID = 41  # points of the σ map along each axis
 LAST = 3  # episodes that a seed's final return is the median of
@@ -38,7 +38,7 @@ class Story:
         columns = [[row["rollout/ep_rew_mean"] for row in self.rows if row["seed"] == seed] for seed in seeds]
         return np.array(columns).T
 
-    def watch(self, agent: Agent, report: Report) -> None:
+    def watch(self, agent: Agent, report: ChunkReport) -> None:
         """Keep what the page shows of an episode. `report.mdp` is what was planned with: it knows earlier ones only."""
         obs, valid = np.asarray(report.chunk.transitions.obs), report.chunk.valid
         self.visited.append([rows[mask] for rows, mask in zip(obs, valid, strict=True)])
