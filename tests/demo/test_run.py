@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from sombrl.agent.make import load
 from sombrl.config.run import RunConfig
@@ -21,6 +23,7 @@ from sombrl.demo import run as module
 from sombrl.demo.page import write_page
 from sombrl.demo.picture import draw_picture
 from sombrl.demo.run import demo
+from sombrl.demo.states import draw_dots, draw_sigma
 from sombrl.demo.story import Outcome, Story, sigma_map, text_table
 from sombrl.dynamics.gp import GPConfig
 from sombrl.errors import SombrlError
@@ -73,7 +76,7 @@ def story(strategy, returns, seconds=1.0):
     return Story(strategy, rows, seconds=seconds)
 
 
-def test_runs_are_ordinary(finished):
+def test_runs_are_ordinary_runs(finished):
     out, _, stories = finished
     for told in stories:
         rows = RunFolder.open(out / told.strategy).rows()
@@ -108,7 +111,7 @@ def test_sigma_map_is_the_bonus_of_the_dynamics(finished):
     np.testing.assert_allclose(got[0, -1], expected, rtol=1e-4)
 
 
-def test_comparison():
+def test_outcome_counts_seeds_that_found_the_reward_and_takes_medians():
     outcome = Outcome.of(story("optimistic", [[0, 0, -1], [5, 0, -1], [-1, 7, -1], [9, 8, -1]], 12.0))
     assert (outcome.found, outcome.seeds, outcome.first) == (2, 3, 2.5)
     assert (outcome.median, outcome.worst, outcome.best) == (5.0, -1.0, 7.0)  # per seed over the last three
@@ -116,7 +119,7 @@ def test_comparison():
     assert never.found == 0 and never.first is None
 
 
-def test_table_is_the_metrics(finished):
+def test_printed_table_agrees_with_the_metrics(finished):
     out, printed, stories = finished
     assert text_table([Outcome.of(told) for told in stories]) in printed
     for told in stories:
@@ -130,7 +133,7 @@ def test_table_is_the_metrics(finished):
     assert str(out / "index.html") in printed and str(out / "demo.png") in printed
 
 
-def test_page_stands_alone(finished):
+def test_page_refers_to_no_other_file(finished):
     out, _, stories = finished
     page = (out / "index.html").read_text()
     parsed = Links(page)
@@ -155,7 +158,7 @@ def test_curves_of_the_page_are_the_returns(finished):
         np.testing.assert_allclose(np.transpose(drawn["seeds"]), told.returns, rtol=1e-3)
 
 
-def test_images_decode(finished):
+def test_pictures_can_be_read(finished):
     from PIL import Image
 
     out, _, _ = finished
@@ -170,7 +173,20 @@ def test_images_decode(finished):
         assert picture.size == (1600, 900)
 
 
-def test_one_seed_and_one_episode(finished, tmp_path):
+def test_black_dots_have_a_white_rim_on_a_dark_map():
+    figure = Figure(figsize=(4, 3), dpi=100)
+    axes = figure.add_axes((0, 0, 1, 1))
+    dark = Story("optimistic", sigma=[np.zeros((41, 41))])  # σ = 0 is the darkest violet
+    states = np.stack([np.linspace(-1.0, 0.2, 10), np.zeros(10)], axis=1)  # left of the goal's white line
+    draw_sigma(axes, dark, 0)
+    draw_dots(axes, [[states]], "black", 10.0, "white")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    left = np.asarray(canvas.buffer_rgba())[:, :320, :3]
+    assert (left.min(axis=-1) > 200).sum() > 100
+
+
+def test_one_seed_and_one_episode_can_be_drawn(finished, tmp_path):
     stories = [Story(told.strategy, told.rows[:1], [told.visited[0][:1]], told.sigma[:1], 1.0) for told in finished[2]]
     outcomes = [Outcome.of(told) for told in stories]
     draw_picture(tmp_path / "demo.png", stories, outcomes)
@@ -180,7 +196,7 @@ def test_one_seed_and_one_episode(finished, tmp_path):
     assert 'max="1"' in page and "nan" not in page and (tmp_path / "demo.png").stat().st_size > 0
 
 
-def test_an_old_demo_is_replaced_and_nothing_else(tmp_path):
+def test_old_demo_is_replaced_and_nothing_else(tmp_path):
     out = tmp_path / "old"
     (out / "mine").mkdir(parents=True)
     with pytest.raises(SombrlError, match="not empty and not an old demo"):
@@ -209,7 +225,7 @@ def test_refusals_touch_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_optimism_finds_what_greed_misses(tmp_path):
+def test_optimistic_finds_the_reward_that_greedy_misses(tmp_path):
     """The demo's claim, on seeds it does not show."""
     from sombrl.exploration.config import ExploreConfig
     from sombrl.runs.train import train

@@ -84,7 +84,7 @@ class Outcome:
             strategy=story.strategy,
             found=len(firsts),
             seeds=len(final),
-            first=statistics.median(firsts) if firsts else None,
+            first=float(statistics.median(firsts)) if firsts else None,
             median=float(np.median(final)),
             worst=float(final.min()),
             best=float(final.max()),

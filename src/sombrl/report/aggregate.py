@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 
 from sombrl.report import statistics
-from sombrl.report.comparison import Comparison, Task
+from sombrl.report.comparison import Comparison
 from sombrl.report.statistics import ENOUGH, Estimate, Point
+from sombrl.report.tasks import Task
 
 STATISTICS = {
     "IQM": statistics.iqm,
@@ -15,7 +16,7 @@ STATISTICS = {
     "optimality gap": statistics.optimality_gap,
 }
 THRESHOLDS = 41
-Profile = tuple[np.ndarray, np.ndarray, np.ndarray] | tuple[np.ndarray]
+Profile = tuple[np.ndarray, ...]
 """Shares of runs above the thresholds, with the ends of their intervals where there are enough seeds."""
 
 

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from sombrl.report.aggregate import STATISTICS, Aggregate
-from sombrl.report.comparison import ORDER, Comparison, Task, exploration
+from sombrl.report.comparison import ORDER, Comparison, exploration
 from sombrl.report.curves import curve
-from sombrl.report.loading import Record
 from sombrl.report.measures import EXPLORATION_CHARTS, REGRET_CHARTS, SmallChart
+from sombrl.report.tasks import ByMethod, Task
 
 SMALL_POINTS = 50
 """Of a curve in a small chart."""
 
 
-def chart_data(comparison: Comparison, together: Aggregate | None) -> dict[str, Any]:
+def chart_data(comparison: Comparison, overall: Aggregate | None) -> dict[str, Any]:
     """Everything that is drawn of a comparison; methods are numbers, m is one."""
     methods = comparison.methods
     return {
@@ -21,22 +21,21 @@ def chart_data(comparison: Comparison, together: Aggregate | None) -> dict[str, 
         "methods": methods,
         "looks": _looks(methods),
         "tasks": [_task(comparison, task) for task in comparison.tasks],
-        "profile": None if together is None else _profiles(methods, together),
-        "aggregate": None if together is None else _statistics(methods, together),
+        "profile": None if overall is None else _profiles(methods, overall),
+        "aggregate": None if overall is None else _statistics(methods, overall),
     }
 
 
 def _small_charts(comparison: Comparison, task: Task, charts: Sequence[SmallChart]) -> list[dict[str, Any]]:
     """The charts that a task has curves for; of several tasks in one environment the first has them."""
-    first = next(other for other in comparison.tasks if (other.env, other.setting) == (task.env, task.setting))
-    if task is not first:
+    if task is not next(other for other in comparison.tasks if other.place == task.place):
         return []
     found = []
     for chart in charts:
-        seeds: dict[str, dict[int, Record]] = {}
+        seeds: ByMethod = {}
         for key, record in comparison.records.items():
-            here = (key.env, key.setting, key.metric) == (task.env, task.setting, chart.metric)
-            if here and key.metric != task.measure.metric and key.method in comparison.methods:
+            here = key.place == task.place and key.metric == chart.metric != task.measure.metric
+            if here and key.method in comparison.methods:
                 seeds.setdefault(key.method, {})[key.seed] = record
         if seeds:
             curves = _curves(comparison.methods, seeds, points=SMALL_POINTS)
@@ -57,15 +56,15 @@ def _task(comparison: Comparison, task: Task) -> dict[str, Any]:
     }
 
 
-def _curves(methods: list[str], seeds: dict[str, dict[int, Record]], **how: Any) -> list[dict[str, Any]]:
+def _curves(methods: list[str], seeds: ByMethod, **how: Any) -> list[dict[str, Any]]:
     return [{"m": n, **curve(seeds[method], **how)} for n, method in enumerate(methods) if method in seeds]
 
 
-def _profiles(methods: list[str], together: Aggregate) -> list[dict[str, Any]]:
-    x = _rounded(together.thresholds)
+def _profiles(methods: list[str], overall: Aggregate) -> list[dict[str, Any]]:
+    x = _rounded(overall.thresholds)
     return [
         {"m": methods.index(method), "x": x, **dict(zip(("i", "il", "ih"), (_rounded(v) for v in lines), strict=False))}
-        for method, lines in together.profiles.items()
+        for method, lines in overall.profiles.items()
     ]
 
 
@@ -73,13 +72,13 @@ def _rounded(values: Any) -> list[float]:
     return [round(float(value), 3) for value in values]
 
 
-def _statistics(methods: list[str], together: Aggregate) -> list[dict[str, Any]]:
+def _statistics(methods: list[str], overall: Aggregate) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
             "rows": [
-                [methods.index(method), *(v if v is None else round(v, 4) for v in together.statistics[method][name])]
-                for method in together.methods
+                [methods.index(method), *(v if v is None else round(v, 4) for v in overall.statistics[method][name])]
+                for method in overall.methods
             ],
         }
         for name in STATISTICS

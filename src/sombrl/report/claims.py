@@ -6,8 +6,9 @@ from typing import Literal
 import numpy as np
 
 from sombrl.report import statistics
-from sombrl.report.comparison import Comparison, Task, exploration
+from sombrl.report.comparison import Comparison, exploration
 from sombrl.report.statistics import ENOUGH, Estimate
+from sombrl.report.tasks import Task
 from sombrl.report.wording import interval_text
 
 PROPOSED = ("optimistic", "sombrl")

@@ -29,6 +29,11 @@ class Key(NamedTuple):
     metric: str
     seed: int
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Environment and setting."""
+        return self.env, self.setting
+
 
 class Record(NamedTuple):
     """One metric of one seed over time."""

@@ -65,12 +65,12 @@ def page(found: Found, *, axis: Axis = "frames", title: str | None = None, reloa
     for index, comparison in enumerate(comparisons):
         said, warning = claims(comparison)
         every_claim += said
-        together = aggregate(comparison)
+        overall = aggregate(comparison)
         own_media = [media[file] for source in comparison.sources for file in source.media]
-        data.append(chart_data(comparison, together))
+        data.append(chart_data(comparison, overall))
         verdict_rows.append(verdicts.verdict_rows(index, comparison, said, warning))
         above = said if len(comparisons) > 1 else []  # a page's only claims stand just above
-        parts.append(_section(index, comparison, data[-1]["tasks"], together, above, own_media))
+        parts.append(_section(index, comparison, data[-1]["tasks"], overall, above, own_media))
     fields = {
         "title": html.escape(title or (comparisons[0].name if len(comparisons) == 1 else "Comparison of methods")),
         "what": html.escape(_contents(found, comparisons)),
@@ -110,7 +110,7 @@ def _section(
     index: int,
     comparison: Comparison,
     tasks: list[dict[str, Any]],
-    together: Aggregate | None,
+    overall: Aggregate | None,
     said: list[Claim],
     media: list[Medium],
 ) -> str:
@@ -132,9 +132,9 @@ def _section(
         "tasks": sections.task_options(comparison.tasks),
         "curves": "" if comparison.tasks else "hidden",
         "finals": sections.final_scores(comparison) if comparison.tasks else "<p>Nothing here has a score.</p>",
-        "aggregate": sections.aggregate_section(comparison, together),
-        "profile": "" if together else "hidden",
-        "improvement": sections.improvement_table(together) if together else "",
+        "aggregate": sections.aggregate_section(comparison, overall),
+        "profile": "" if overall else "hidden",
+        "improvement": sections.improvement_table(overall) if overall else "",
         "charts": "".join(
             f'<h3>{heading}</h3><div class="charts small" data-chart="{kind}"></div>'
             for kind, heading in charts.items()

@@ -86,7 +86,7 @@ def _settings(comparison: Comparison) -> list[str]:
             for source in comparison.sources
             if source.config is not None
             and source.kind == "run"
-            and any((key.env, key.setting) == (task.env, task.setting) for key in source.records)
+            and any(key.place == task.place for key in source.records)
         ]
         flat = [settings(source) for source in here]
         explored = {name for source in here for name in (source.config or {}).get("config", {}).get("explore", {})}

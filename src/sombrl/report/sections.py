@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from sombrl.report import statistics
 from sombrl.report.aggregate import STATISTICS, Aggregate
-from sombrl.report.comparison import LAST, Comparison, Task
+from sombrl.report.comparison import Comparison
 from sombrl.report.efficiency import SHARES, frames_to_reach
 from sombrl.report.markup import Html, number_cell, row, table, text
+from sombrl.report.tasks import LAST, Task
 from sombrl.report.wording import count, estimate_texts, interval_text, known, number
 
 
