@@ -1,25 +1,42 @@
-"""What turns the episodes so far into the next policy. A new trainer is a row of `TRAINERS`, or module:function.
+"""What turns the episodes so far into the next policy: nothing at all, or an algorithm of sombrl.
 
 A policy is a function of (episodes before it, configuration, number, seed) and of nothing else, so a training that was
 killed gives the same policy when it is done again.
+
+An algorithm is run as `training/episodic.py` runs it, with the car where it would collect: iteration n is fit, imagine,
+improve with the keys of (seed, n), on a replay of the episodes before n; then its actor drives. What the learner and
+the controller remember from iteration n - 1 is a checkpoint in the learner's folder. It is only a shortcut: without it,
+or with one of another history, iterations 0 … n - 1 are done again.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from sombrl.algorithms import ALGORITHMS
-from sombrl.config.suggestions import nearest
-from sombrl.hardware.backends import imported, read_options
+from sombrl.agent.agent import Agent
+from sombrl.agent.make import make
+from sombrl.errors import SombrlError
 from sombrl.hardware.campaign import CampaignConfig
 from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
 from sombrl.hardware.episode import Episode
 from sombrl.hardware.policy import Actor
-from sombrl.records import SombrlError
+from sombrl.hardware.registry import check_options, read_options
+from sombrl.networks.mlp import MLP
+from sombrl.records import Transition
+from sombrl.replay import Replay
+from sombrl.seeds import role_keys
+from sombrl.storage import checkpoint
+from sombrl.training.episodic import ROLES, Compiled, initial_state, renewal_due
+
+ENV = "rc-car"
+PIECE = 128  # lengths of episodes are rounded up to multiples of this, so that few of them are compiled for
 
 Trainer = Callable[[Sequence[Episode], CampaignConfig, int, int, Path], tuple[Actor, Mapping[str, float]]]
 """(episodes before it, configuration, number, seed, a folder for what can be computed again) → (policy, metrics)."""
@@ -41,38 +58,177 @@ def train_random(
     rng = np.random.default_rng([seed, number])
     shapes = [(OBS_DIM, width), (width, 2 * ACTION_DIM)]
     weights = tuple((rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32) for shape in shapes)
-    biases = tuple(np.zeros(shape[1], np.float32) for shape in shapes)
-    return Actor(weights, biases), {}
+    return Actor(weights, tuple(np.zeros(shape[1], np.float32) for shape in shapes)), {}
 
 
-def _check_random(config: CampaignConfig) -> None:
+def check_random(config: CampaignConfig) -> None:
+    """Refuse anything but a positive width."""
     options = read_options(config.trainer_options, "--trainer-options")
-    for name in options:
-        if name != "width":
-            raise nearest(name, ["width"], "option of the trainer random", see="docs/hardware.md")
-    if not (isinstance(options.get("width", 1), int) and options.get("width", 1) >= 1):
-        raise SombrlError(f"the width of a random policy must be at least 1, not {options['width']!r}.")
+    check_options(options, ["width"], "trainer random")
+    width = options.get("width", 16)
+    if not (isinstance(width, int) and width >= 1):
+        raise SombrlError(f"the width of a random policy must be at least 1, not {width!r}.")
 
 
-def _by_algorithm(name: str) -> TrainerPart:
-    from sombrl.hardware.agent_trainer import check_agent, train_agent
-
-    return TrainerPart(functools.partial(train_agent, name), functools.partial(check_agent, name))
+TRAINERS: dict[str, TrainerPart] = {"random": TrainerPart(train_random, check_random)}
+"""Trainers that are not algorithms, by name."""
 
 
-TRAINERS: dict[str, TrainerPart] = {"random": TrainerPart(train_random, _check_random)}
+# ----------------------------------------------------------------------------------------------- an algorithm
 
 
-def find_trainer(name: str) -> TrainerPart:
-    """By name: one of `TRAINERS`, an algorithm, or module:function."""
-    if name in TRAINERS:
-        return TRAINERS[name]
-    if name in ALGORITHMS:
-        return _by_algorithm(name)
-    return TrainerPart(imported(name, "trainer", [*TRAINERS, *ALGORITHMS]))
+class Memory(eqx.Module):
+    """What goes from one iteration to the next, apart from the data."""
+
+    learner: Any
+    controller: Any
 
 
-def strict(metrics: Mapping[str, Any]) -> dict[str, float | None]:
-    """Metrics as strict JSON has them."""
-    numbers = {name: float(np.asarray(value).reshape(-1)[0]) for name, value in metrics.items()}
-    return {name: value if np.isfinite(value) else None for name, value in numbers.items()}
+class Built(NamedTuple):
+    """An agent and its compiled parts."""
+
+    agent: Agent
+    compiled: Compiled
+    start: Memory
+    empty: Replay
+
+
+def train_agent(
+    algorithm: str, episodes: Sequence[Episode], config: CampaignConfig, number: int, seed: int, scratch: Path
+) -> tuple[Actor, dict[str, float]]:
+    """The actor after iteration `number`."""
+    built = _build(algorithm, config, seed)
+    replays = _replays(built, episodes[:number], _options(config)[1])
+    history = [episode.meta.get("digest") for episode in episodes]
+    first, memory = _remembered(built, number, history, scratch)
+    metrics: dict[str, Any] = {}
+    for n in range(first, number + 1):
+        memory, metrics = _iterate(built, memory, replays[n], n, seed)
+        if n >= number - 1:  # the one before as well, for a kill between this line and the policy's file
+            meta = {"iteration": n + 1, "history": history[:n]}
+            checkpoint.save(scratch / "checkpoints", n + 1, memory, meta, keep=2)
+    return actor_of(memory.controller, algorithm), {name: float(np.asarray(v)[0]) for name, v in metrics.items()}
+
+
+def check_agent(algorithm: str, config: CampaignConfig) -> None:
+    """Refuse options that the algorithm does not have, and environments that are not like the car."""
+    agent = _agent(algorithm, config, config.seed)
+    if not agent.parts.controller.learns:
+        raise _plans(algorithm)
+    spec = agent.envs.spec
+    if (spec.obs_dim, spec.action_dim) != (OBS_DIM, ACTION_DIM):
+        raise SombrlError(
+            f"{spec.name} has {spec.obs_dim} observations and {spec.action_dim} actions, and the car {OBS_DIM} and "
+            f"{ACTION_DIM}: use --trainer-options env={ENV}."
+        )
+
+
+def actor_of(controller_state: Any, algorithm: str) -> Actor:
+    """The first seed's policy, wherever in the controller's state it is."""
+    found = _find_actor(controller_state)
+    if found is None:
+        raise _plans(algorithm)
+    return Actor.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0], found))
+
+
+def _plans(algorithm: str) -> SombrlError:
+    return SombrlError(f"{algorithm} plans instead of learning a policy: use --trainer sim-fsvgd or mbpo.")
+
+
+def _find_actor(tree: Any) -> MLP | None:
+    """A field called `actor` that is an MLP, at any depth."""
+    if isinstance(actor := getattr(tree, "actor", None), MLP):
+        return actor
+    if isinstance(tree, eqx.Module):
+        parts = [getattr(tree, name) for name in tree.__dataclass_fields__]
+    elif isinstance(tree, dict):
+        parts = list(tree.values())
+    else:
+        parts = list(tree) if isinstance(tree, list | tuple) else []
+    return next((actor for actor in map(_find_actor, parts) if actor is not None), None)
+
+
+def _options(config: CampaignConfig) -> tuple[dict[str, Any], str]:
+    """Settings for `make`, and whose rewards are learned from."""
+    settings = read_options(config.trainer_options, "--trainer-options")
+    rewards = settings.pop("rewards", "task")
+    if rewards not in ("task", "recorded"):
+        raise SombrlError(
+            f"--trainer-options rewards={rewards}: use task (the environment's, where known) or recorded."
+        )
+    settings.setdefault("env", ENV)
+    settings.setdefault("episode_length", config.steps)
+    if settings["env"] == ENV:  # the car is paid as the campaign says
+        settings["env_kwargs"] = {"margin_factor": config.margin_factor, **settings.get("env_kwargs", {})}
+    return settings, rewards
+
+
+def _agent(algorithm: str, config: CampaignConfig, seed: int) -> Agent:
+    settings, _ = _options(config)
+    return make(algorithm, settings.pop("env"), **settings, seed=seed)
+
+
+@functools.lru_cache(maxsize=1)
+def _build(algorithm: str, config: CampaignConfig, seed: int) -> Built:
+    agent = _agent(algorithm, config, seed)
+    parts = agent.parts
+    compiled = Compiled.of(agent.envs, parts.learner, parts.exploration, parts.controller, agent.setting)
+    state = initial_state(agent.envs, compiled, [seed], parts.capacity)
+    return Built(agent, compiled, Memory(state.learner, state.controller), state.replay)
+
+
+def _remembered(built: Built, number: int, history: list[Any], scratch: Path) -> tuple[int, Memory]:
+    """The newest iteration that need not be done again, and what it left."""
+    for path in checkpoint.available(scratch / "checkpoints"):
+        try:
+            memory, meta = checkpoint.load(path, built.start)
+        except SombrlError:  # damaged, or of another configuration: it is only a shortcut
+            continue
+        n = int(meta["iteration"])
+        if n <= number and meta["history"] == history[: n - 1]:
+            return n, memory
+    return 0, built.start
+
+
+def _replays(built: Built, episodes: Sequence[Episode], rewards: str) -> list[Replay]:
+    """What each iteration learns from: entry n holds the episodes before n."""
+    replays = [built.empty]
+    longest = max((episode.length for episode in episodes), default=1)
+    length = -(-longest // PIECE) * PIECE
+    for episode in episodes:
+        rows, valid = _rows(episode, length)
+        if rewards == "task" and (task := built.agent.envs.task) is not None:
+            paid = jax.vmap(jax.vmap(task.reward))(rows.obs, rows.action, rows.next_obs)
+            rows = eqx.tree_at(lambda r: r.reward, rows, paid)
+        replays.append(built.compiled.add(replays[-1], rows, valid))
+    return replays
+
+
+def _rows(episode: Episode, length: int) -> tuple[Transition, jax.Array]:
+    """An episode as [1, length, ...]; what is not certain, or not there, is not valid."""
+
+    def padded(array: np.ndarray) -> jax.Array:
+        missing = [(0, length - len(array))] + [(0, 0)] * (array.ndim - 1)
+        return jnp.asarray(np.pad(array, missing)[None])
+
+    last = np.zeros(episode.length, bool)
+    last[-1:] = True
+    numbers = (episode.obs[:-1], episode.action, episode.reward, episode.obs[1:])
+    columns = (*(array.astype(np.float32) for array in numbers), np.zeros(episode.length, bool), last)
+    return Transition(*map(padded, columns)), padded(episode.valid)
+
+
+def _iterate(built: Built, memory: Memory, replay: Replay, n: int, seed: int) -> tuple[Memory, dict[str, Any]]:
+    """As `training.episodic.run` does it, without the part that acts."""
+    compiled, parts = built.compiled, built.agent.parts
+    key = role_keys([seed], n, ROLES)
+    learner, fitted = compiled.fit(memory.learner, replay, key["fit"])
+    if renewal_due(parts.learner.renew_every, n + 1):
+        learner = compiled.renew_learner(learner, key["renew_learner"])
+    mdp = compiled.imagine(learner, jnp.full(1, n, jnp.int32), key["imagine"])
+    controller, improved = compiled.improve(memory.controller, mdp, replay, key["improve"])
+    if renewal_due(parts.controller.renew_every, n + 1):
+        controller = compiled.renew_controller(controller, mdp, key["renew_controller"])
+    controller = compiled.begin_episode(controller, mdp)
+    memory = jax.block_until_ready(Memory(learner, controller))  # type: ignore[no-untyped-call]
+    return memory, fitted | improved

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from sombrl.agent.make import make
-from sombrl.hardware import agent_trainer
-from sombrl.hardware.agent_trainer import actor_of, train_agent
+from sombrl.hardware import trainers
 from sombrl.hardware.campaign import CampaignConfig
 from sombrl.hardware.control_loop import run_episode
 from sombrl.hardware.episode import Episode
 from sombrl.hardware.supervisor import Supervisor
+from sombrl.hardware.trainers import actor_of, train_agent
 from sombrl.records import SombrlError
 from sombrl.training.episodic import run
 from tests.hardware.parts import simulated
@@ -93,8 +93,8 @@ def test_every_policy_is_that_of_the_loop(reports, tmp_path, monkeypatch):
     # Killed before the policy was written, with the checkpoint of this iteration there or not, or damaged, or of
     # another history: the same policy, from a process that remembers nothing.
     calls = []
-    iterate = agent_trainer._iterate
-    monkeypatch.setattr(agent_trainer, "_iterate", lambda *args: calls.append(args[3]) or iterate(*args))
+    iterate = trainers._iterate
+    monkeypatch.setattr(trainers, "_iterate", lambda *args: calls.append(args[3]) or iterate(*args))
 
     def again(folder):
         calls.clear()
@@ -136,9 +136,9 @@ def test_transitions_that_are_not_certain_are_not_learned_from(reports, tmp_path
         )
         for a, b in ((0, 3), (4, 6))
     ]
-    built = agent_trainer._build("mbpo", CONFIG, SEED)
-    one = agent_trainer._replays(built, [doubtful], "recorded")[-1]
-    two = agent_trainer._replays(built, shorter, "recorded")[-1]
+    built = trainers._build("mbpo", CONFIG, SEED)
+    one = trainers._replays(built, [doubtful], "recorded")[-1]
+    two = trainers._replays(built, shorter, "recorded")[-1]
     assert int(one.added[0]) == int(two.added[0]) == 5
     for name in ("obs", "action", "reward", "next_obs"):
         np.testing.assert_array_equal(getattr(one.data, name)[0, :5], getattr(two.data, name)[0, :5])
@@ -146,10 +146,10 @@ def test_transitions_that_are_not_certain_are_not_learned_from(reports, tmp_path
 
 def test_rewards_are_the_tasks_where_it_is_known(reports):
     """Recorded rewards, of a campaign with another margin say, do not matter then."""
-    built = agent_trainer._build("mbpo", CONFIG, SEED)
+    built = trainers._build("mbpo", CONFIG, SEED)
     episode = episode_of(reports[0])
     bent = dataclasses.replace(episode, reward=episode.reward + 100.0)
-    paid = np.asarray(agent_trainer._replays(built, [bent], "task")[-1].data.reward[0, :LENGTH])
+    paid = np.asarray(trainers._replays(built, [bent], "task")[-1].data.reward[0, :LENGTH])
     theta = np.arctan2(episode.obs[:-1, 1], episode.obs[:-1, 0])
     expected = -(theta**2 + 0.1 * episode.obs[:-1, 2] ** 2 + 0.001 * (2.0 * episode.action[:, 0]) ** 2)
     np.testing.assert_allclose(paid, expected, rtol=1e-5)
@@ -168,12 +168,12 @@ def test_the_actor_is_found_at_any_depth_and_missed_where_there_is_none(reports)
 
 
 def test_the_margin_of_the_campaign_is_the_margin_of_the_car():
-    settings, rewards = agent_trainer._options(CampaignConfig(margin_factor=2.0, steps=70))
+    settings, rewards = trainers._options(CampaignConfig(margin_factor=2.0, steps=70))
     assert settings == {"env": "rc-car", "episode_length": 70, "env_kwargs": {"margin_factor": 2.0}}
     assert rewards == "task"
-    agent_trainer.check_agent("mbpo", CampaignConfig(margin_factor=2.0, steps=70))
+    trainers.check_agent("mbpo", CampaignConfig(margin_factor=2.0, steps=70))
     with pytest.raises(SombrlError, match="rewards=mine"):
-        agent_trainer._options(CampaignConfig(trainer_options=("rewards=mine",)))
+        trainers._options(CampaignConfig(trainer_options=("rewards=mine",)))
 
 
 @pytest.mark.slow
