@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from sombrl.agent.agent import EVALUATION_EPISODES
+from sombrl.training.base import EVALUATION_EPISODES
 from sombrl.dreamer.loop import _key as keyed
 from sombrl.export import export_policy, policy
 from tests.export.agents import Sights, dreamer

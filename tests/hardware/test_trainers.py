@@ -1,4 +1,4 @@
-"""The learner's iteration n is that of `loop.run`, to the bit; a killed one is done again to the same policy."""
+"""The learner's iteration n is bit-exactly that of the episodic loop; a killed one is done again to the same policy."""
 
 import dataclasses
 import shutil
@@ -61,17 +61,11 @@ def episode_of(report) -> Episode:
 
 @pytest.fixture(scope="module")
 def reports():
-    """`loop.run` itself, on the pendulum, with the parts of mbpo."""
-    agent = make("mbpo", "pendulum", seed=SEED, **SETTINGS)
-    parts = agent.parts
-    return list(
-        run(
-            *(agent.envs, parts.learner, parts.exploration, parts.controller, agent.setting),
-            seeds=[SEED],
-            num_iterations=ITERATIONS,
-            capacity=64,
-        )
-    )
+    """The episodic loop itself, on the pendulum, with the parts of mbpo."""
+    trainer = make("mbpo", "pendulum", seed=SEED, **SETTINGS).trainer
+    parts = (trainer.parts.learner, trainer.parts.exploration, trainer.parts.controller)
+    options = {"seeds": [SEED], "num_iterations": ITERATIONS, "capacity": 64}
+    return list(run(trainer.envs, *parts, trainer.setting, **options))
 
 
 def weights(actor):
@@ -136,9 +130,9 @@ def test_transitions_that_are_not_certain_are_not_learned_from(reports, tmp_path
         )
         for a, b in ((0, 3), (4, 6))
     ]
-    built = trainers._build("mbpo", CONFIG, SEED)
-    one = trainers._replays(built, [doubtful], "recorded")[-1]
-    two = trainers._replays(built, shorter, "recorded")[-1]
+    trainer = trainers._untrained("mbpo", CONFIG, SEED)
+    one = trainers._replays(trainer, [doubtful], "recorded")[-1]
+    two = trainers._replays(trainer, shorter, "recorded")[-1]
     assert int(one.added[0]) == int(two.added[0]) == 5
     for name in ("obs", "action", "reward", "next_obs"):
         np.testing.assert_array_equal(getattr(one.data, name)[0, :5], getattr(two.data, name)[0, :5])
@@ -146,10 +140,10 @@ def test_transitions_that_are_not_certain_are_not_learned_from(reports, tmp_path
 
 def test_rewards_are_the_tasks_where_it_is_known(reports):
     """Recorded rewards, of a campaign with another margin say, do not matter then."""
-    built = trainers._build("mbpo", CONFIG, SEED)
+    trainer = trainers._untrained("mbpo", CONFIG, SEED)
     episode = episode_of(reports[0])
     bent = dataclasses.replace(episode, reward=episode.reward + 100.0)
-    paid = np.asarray(trainers._replays(built, [bent], "task")[-1].data.reward[0, :LENGTH])
+    paid = np.asarray(trainers._replays(trainer, [bent], "task")[-1].data.reward[0, :LENGTH])
     theta = np.arctan2(episode.obs[:-1, 1], episode.obs[:-1, 0])
     expected = -(theta**2 + 0.1 * episode.obs[:-1, 2] ** 2 + 0.001 * (2.0 * episode.action[:, 0]) ** 2)
     np.testing.assert_allclose(paid, expected, rtol=1e-5)

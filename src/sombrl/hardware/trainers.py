@@ -3,8 +3,8 @@
 A policy is a function of (episodes before it, configuration, number, seed) and of nothing else, so a training that was
 killed gives the same policy when it is done again.
 
-An algorithm is run as `training/episodic.py` runs it, with the car where it would collect: iteration n is fit, imagine,
-improve with the keys of (seed, n), on a replay of the episodes before n; then its actor drives. What the learner and
+An algorithm learns as in `training/episodic.py`, with the car where that would collect: iteration n is `improve` with
+the keys of (seed, n), on a replay of the episodes before n; then its actor drives. What the learner and
 the controller remember from iteration n - 1 is a checkpoint in the learner's folder. It is only a shortcut: without it,
 or with one of another history, iterations 0 … n - 1 are done again.
 """
@@ -13,14 +13,13 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sombrl.agent.agent import Agent
 from sombrl.agent.make import make
 from sombrl.errors import SombrlError
 from sombrl.hardware.campaign import CampaignConfig
@@ -31,9 +30,9 @@ from sombrl.hardware.registry import check_options, read_options
 from sombrl.networks.mlp import MLP
 from sombrl.records import Transition
 from sombrl.replay import Replay
-from sombrl.seeds import role_keys
 from sombrl.storage import checkpoint
-from sombrl.training.episodic import ROLES, Compiled, initial_state, renewal_due
+from sombrl.training.episodic import improve
+from sombrl.training.parts import PartsTrainer
 
 ENV = "rc-car"
 PIECE = 128  # lengths of episodes are rounded up to multiples of this, so that few of them are compiled for
@@ -84,26 +83,17 @@ class Memory(eqx.Module):
     controller: Any
 
 
-class Built(NamedTuple):
-    """An agent and its compiled parts."""
-
-    agent: Agent
-    compiled: Compiled
-    start: Memory
-    empty: Replay
-
-
 def train_agent(
     algorithm: str, episodes: Sequence[Episode], config: CampaignConfig, number: int, seed: int, scratch: Path
 ) -> tuple[Actor, dict[str, float]]:
     """The actor after iteration `number`."""
-    built = _build(algorithm, config, seed)
-    replays = _replays(built, episodes[:number], _options(config)[1])
+    trainer = _untrained(algorithm, config, seed)
+    replays = _replays(trainer, episodes[:number], _options(config)[1])
     history = [episode.meta.get("digest") for episode in episodes]
-    first, memory = _remembered(built, number, history, scratch)
+    first, memory = _remembered(trainer, number, history, scratch)
     metrics: dict[str, Any] = {}
     for n in range(first, number + 1):
-        memory, metrics = _iterate(built, memory, replays[n], n, seed)
+        memory, metrics = _iterate(trainer, memory, replays[n], n)
         if n >= number - 1:  # the one before as well, for a kill between this line and the policy's file
             meta = {"iteration": n + 1, "history": history[:n]}
             checkpoint.save(scratch / "checkpoints", n + 1, memory, meta, keep=2)
@@ -112,10 +102,7 @@ def train_agent(
 
 def check_agent(algorithm: str, config: CampaignConfig) -> None:
     """Refuse options that the algorithm does not have, and environments that are not like the car."""
-    agent = _agent(algorithm, config, config.seed)
-    if not agent.parts.controller.learns:
-        raise _plans(algorithm)
-    spec = agent.envs.spec
+    spec = _trainer(algorithm, config, config.seed).envs.spec
     if (spec.obs_dim, spec.action_dim) != (OBS_DIM, ACTION_DIM):
         raise SombrlError(
             f"{spec.name} has {spec.obs_dim} observations and {spec.action_dim} actions, and the car {OBS_DIM} and "
@@ -163,44 +150,47 @@ def _options(config: CampaignConfig) -> tuple[dict[str, Any], str]:
     return settings, rewards
 
 
-def _agent(algorithm: str, config: CampaignConfig, seed: int) -> Agent:
+def _trainer(algorithm: str, config: CampaignConfig, seed: int) -> PartsTrainer:
     settings, _ = _options(config)
-    return make(algorithm, settings.pop("env"), **settings, seed=seed)
+    trainer = make(algorithm, settings.pop("env"), **settings, seed=seed).trainer
+    if not isinstance(trainer, PartsTrainer):
+        raise SombrlError(f"{algorithm} cannot drive a car: use --trainer sim-fsvgd or mbpo.")
+    if not trainer.learns_policy:
+        raise _plans(algorithm)
+    return trainer
 
 
 @functools.lru_cache(maxsize=1)
-def _build(algorithm: str, config: CampaignConfig, seed: int) -> Built:
-    agent = _agent(algorithm, config, seed)
-    parts = agent.parts
-    compiled = Compiled.of(agent.envs, parts.learner, parts.exploration, parts.controller, agent.setting)
-    state = initial_state(agent.envs, compiled, [seed], parts.capacity)
-    return Built(agent, compiled, Memory(state.learner, state.controller), state.replay)
+def _untrained(algorithm: str, config: CampaignConfig, seed: int) -> PartsTrainer:
+    """One for all policies of a campaign: its programs are compiled once, and its state stays that of the start."""
+    return _trainer(algorithm, config, seed)
 
 
-def _remembered(built: Built, number: int, history: list[Any], scratch: Path) -> tuple[int, Memory]:
+def _remembered(trainer: PartsTrainer, number: int, history: list[Any], scratch: Path) -> tuple[int, Memory]:
     """The newest iteration that need not be done again, and what it left."""
+    start = Memory(trainer.state.learner, trainer.state.controller)
     for path in checkpoint.available(scratch / "checkpoints"):
         try:
-            memory, meta = checkpoint.load(path, built.start)
+            memory, meta = checkpoint.load(path, start)
         except SombrlError:  # damaged, or of another configuration: it is only a shortcut
             continue
         n = int(meta["iteration"])
         if n <= number and meta["history"] == history[: n - 1]:
             return n, memory
-    return 0, built.start
+    return 0, start
 
 
-def _replays(built: Built, episodes: Sequence[Episode], rewards: str) -> list[Replay]:
+def _replays(trainer: PartsTrainer, episodes: Sequence[Episode], rewards: str) -> list[Replay]:
     """What each iteration learns from: entry n holds the episodes before n."""
-    replays = [built.empty]
+    replays = [trainer.state.replay]
     longest = max((episode.length for episode in episodes), default=1)
     length = -(-longest // PIECE) * PIECE
     for episode in episodes:
         rows, valid = _rows(episode, length)
-        if rewards == "task" and (task := built.agent.envs.task) is not None:
+        if rewards == "task" and (task := trainer.envs.task) is not None:
             paid = jax.vmap(jax.vmap(task.reward))(rows.obs, rows.action, rows.next_obs)
             rows = eqx.tree_at(lambda r: r.reward, rows, paid)
-        replays.append(built.compiled.add(replays[-1], rows, valid))
+        replays.append(trainer.compiled("explore").add(replays[-1], rows, valid))
     return replays
 
 
@@ -218,17 +208,8 @@ def _rows(episode: Episode, length: int) -> tuple[Transition, jax.Array]:
     return Transition(*map(padded, columns)), padded(episode.valid)
 
 
-def _iterate(built: Built, memory: Memory, replay: Replay, n: int, seed: int) -> tuple[Memory, dict[str, Any]]:
-    """As `training.episodic.run` does it, without the part that acts."""
-    compiled, parts = built.compiled, built.agent.parts
-    key = role_keys([seed], n, ROLES)
-    learner, fitted = compiled.fit(memory.learner, replay, key["fit"])
-    if renewal_due(parts.learner.renew_every, n + 1):
-        learner = compiled.renew_learner(learner, key["renew_learner"])
-    mdp = compiled.imagine(learner, jnp.full(1, n, jnp.int32), key["imagine"])
-    controller, improved = compiled.improve(memory.controller, mdp, replay, key["improve"])
-    if renewal_due(parts.controller.renew_every, n + 1):
-        controller = compiled.renew_controller(controller, mdp, key["renew_controller"])
-    controller = compiled.begin_episode(controller, mdp)
-    memory = jax.block_until_ready(Memory(learner, controller))  # type: ignore[no-untyped-call]
-    return memory, fitted | improved
+def _iterate(trainer: PartsTrainer, memory: Memory, replay: Replay, n: int) -> tuple[Memory, dict[str, Any]]:
+    """Iteration n of the episodic loop, without the part that acts."""
+    compiled = trainer.compiled("explore")
+    new = improve(compiled, trainer.parts, memory.learner, memory.controller, replay, n=n, seeds=trainer.seeds)
+    return Memory(new.learner, compiled.begin_episode(new.controller, new.mdp)), new.metrics
