@@ -3,9 +3,7 @@
 import dataclasses
 import shutil
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -77,7 +75,7 @@ def test_every_policy_is_that_of_the_loop(reports, tmp_path, monkeypatch):
     policies = []
     for n in range(ITERATIONS):
         actor, metrics = train_agent("mbpo", episodes[:n], CONFIG, n, SEED, tmp_path)
-        expected = actor_of(reports[n].state.controller, "mbpo")
+        expected = actor_of(trainers._untrained("mbpo", CONFIG, SEED), reports[n].state.controller)
         for ours, theirs in zip(weights(actor), weights(expected), strict=True):
             np.testing.assert_array_equal(ours, theirs)
         assert metrics["policy/temperature"] == pytest.approx(float(reports[n].metrics["policy/temperature"][0]))
@@ -149,16 +147,12 @@ def test_rewards_are_the_tasks_where_it_is_known(reports):
     np.testing.assert_allclose(paid, expected, rtol=1e-5)
 
 
-def test_the_actor_is_found_at_any_depth_and_missed_where_there_is_none(reports):
-    class Inner(eqx.Module):
-        state: object
-        other: jax.Array
-
-    state = reports[0].state.controller
-    nested = Inner({"a": (jnp.zeros(1), [state])}, jnp.zeros(1))
-    assert np.array_equal(actor_of(nested, "x").weights[0], actor_of(state, "x").weights[0])
-    with pytest.raises(SombrlError, match="plans instead of learning"):
-        actor_of(Inner(None, jnp.zeros(1)), "gp-icem")
+@pytest.mark.parametrize(
+    ("algorithm", "sentence"), [("gp-icem", "plans instead of"), ("dreamer", "learns from sequences")]
+)
+def test_algorithms_that_cannot_drive_a_car_are_refused(algorithm, sentence):
+    with pytest.raises(SombrlError, match=f"{algorithm} .*{sentence}.*--trainer sim-fsvgd"):
+        trainers.check_agent(algorithm, CampaignConfig())
 
 
 def test_the_margin_of_the_campaign_is_the_margin_of_the_car():

@@ -27,7 +27,6 @@ from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
 from sombrl.hardware.episode import Episode
 from sombrl.hardware.policy import Actor
 from sombrl.hardware.registry import check_options, read_options
-from sombrl.networks.mlp import MLP
 from sombrl.records import Transition
 from sombrl.replay import Replay
 from sombrl.storage import checkpoint
@@ -97,7 +96,7 @@ def train_agent(
         if n >= number - 1:  # the one before as well, for a kill between this line and the policy's file
             meta = {"iteration": n + 1, "history": history[:n]}
             checkpoint.save(scratch / "checkpoints", n + 1, memory, meta, keep=2)
-    return actor_of(memory.controller, algorithm), {name: float(np.asarray(v)[0]) for name, v in metrics.items()}
+    return actor_of(trainer, memory.controller), {name: float(np.asarray(v)[0]) for name, v in metrics.items()}
 
 
 def check_agent(algorithm: str, config: CampaignConfig) -> None:
@@ -110,29 +109,11 @@ def check_agent(algorithm: str, config: CampaignConfig) -> None:
         )
 
 
-def actor_of(controller_state: Any, algorithm: str) -> Actor:
-    """The first seed's policy, wherever in the controller's state it is."""
-    found = _find_actor(controller_state)
-    if found is None:
-        raise _plans(algorithm)
-    return Actor.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0], found))
-
-
-def _plans(algorithm: str) -> SombrlError:
-    return SombrlError(f"{algorithm} plans instead of learning a policy: use --trainer sim-fsvgd or mbpo.")
-
-
-def _find_actor(tree: Any) -> MLP | None:
-    """A field called `actor` that is an MLP, at any depth."""
-    if isinstance(actor := getattr(tree, "actor", None), MLP):
-        return actor
-    if isinstance(tree, eqx.Module):
-        parts = [getattr(tree, name) for name in tree.__dataclass_fields__]
-    elif isinstance(tree, dict):
-        parts = list(tree.values())
-    else:
-        parts = list(tree) if isinstance(tree, list | tuple) else []
-    return next((actor for actor in map(_find_actor, parts) if actor is not None), None)
+def actor_of(trainer: PartsTrainer, controller_state: Any) -> Actor:
+    """The first seed's policy."""
+    network = trainer.parts.controller.actor(controller_state)
+    assert network is not None, "planners are refused before anything is trained"
+    return Actor.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0], network))
 
 
 def _options(config: CampaignConfig) -> tuple[dict[str, Any], str]:
@@ -153,11 +134,10 @@ def _options(config: CampaignConfig) -> tuple[dict[str, Any], str]:
 def _trainer(algorithm: str, config: CampaignConfig, seed: int) -> PartsTrainer:
     settings, _ = _options(config)
     trainer = make(algorithm, settings.pop("env"), **settings, seed=seed).trainer
-    if not isinstance(trainer, PartsTrainer):
-        raise SombrlError(f"{algorithm} cannot drive a car: use --trainer sim-fsvgd or mbpo.")
-    if not trainer.learns_policy:
-        raise _plans(algorithm)
-    return trainer
+    if isinstance(trainer, PartsTrainer) and trainer.learns_policy:
+        return trainer
+    why = "learns from sequences" if trainer.learns_policy else "plans instead of learning a policy"
+    raise SombrlError(f"{algorithm} {why}: use --trainer sim-fsvgd or mbpo.")
 
 
 @functools.lru_cache(maxsize=1)
