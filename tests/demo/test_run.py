@@ -97,7 +97,7 @@ def test_sigma_is_that_of_the_posterior_before_the_episode(finished):
 def test_sigma_map_is_the_bonus_of_the_dynamics(finished):
     out, _, _ = finished
     agent = load(out / "optimistic")
-    mdp = agent._imagine(agent._parts_for("explore"), row=0)
+    mdp = agent.trainer.policy("explore", rows=(0,))._for(1).mdp
     arrays, static = eqx.partition(mdp.dynamics, eqx.is_array)
     dynamics = eqx.combine(jax.tree.map(lambda leaf: leaf[0], arrays), static)
     got = sigma_map(dynamics)

@@ -26,7 +26,7 @@ from sombrl.records import RunFault, SombrlError
 from sombrl.runs.plots import drawing
 from sombrl.runs.train import train
 from sombrl.storage.run_folder import RunFolder
-from sombrl.training.episodic import Report
+from sombrl.training.episodic import ChunkReport
 
 STRATEGIES = ("optimistic", "greedy")
 MARKER = ".sombrl-demo"
@@ -56,7 +56,7 @@ class Story:
         columns = [[r["rollout/ep_rew_mean"] for r in self.rows if r["seed"] == seed] for seed in seeds]
         return np.array(columns).T
 
-    def watch(self, agent: Agent, report: Report) -> None:
+    def watch(self, agent: Agent, report: ChunkReport) -> None:
         """Keep what the page shows. `report.mdp` is what was planned with: it knows earlier episodes only."""
         obs, valid = np.asarray(report.chunk.transitions.obs), report.chunk.valid
         self.visited.append([rows[mask] for rows, mask in zip(obs, valid, strict=True)])

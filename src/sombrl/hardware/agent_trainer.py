@@ -25,9 +25,10 @@ from sombrl.hardware.policy import Actor
 from sombrl.networks.mlp import MLP
 from sombrl.records import SombrlError, Transition
 from sombrl.replay import Replay
-from sombrl.seeds import role_keys
 from sombrl.storage import checkpoint
-from sombrl.training.episodic import ROLES, Compiled, initial_state, renewal_due
+from sombrl.training.compiled import Compiled, initial_state
+from sombrl.training.episodic import improve
+from sombrl.training.parts import Parts, PartsTrainer
 
 ENV = "rc-car"
 PIECE = 128  # lengths of episodes are rounded up to multiples of this, so that few of them are compiled for
@@ -44,6 +45,7 @@ class Built(NamedTuple):
     """An agent and its compiled parts."""
 
     agent: Agent
+    parts: Parts
     compiled: Compiled
     start: Memory
     empty: Replay
@@ -70,7 +72,7 @@ def train_agent(
 def check_agent(algorithm: str, config: CampaignConfig) -> None:
     """Refuse options that the algorithm has not, and environments that are not like the car."""
     agent = _agent(algorithm, config, config.seed)
-    if not agent.parts.controller.learns:
+    if not agent.trainer.learns_policy:
         raise _plans(algorithm)
     spec = agent.envs.spec
     if (spec.obs_dim, spec.action_dim) != (OBS_DIM, ACTION_DIM):
@@ -128,10 +130,12 @@ def _agent(algorithm: str, config: CampaignConfig, seed: int) -> Agent:
 @functools.lru_cache(maxsize=1)
 def _build(algorithm: str, config: CampaignConfig, seed: int) -> Built:
     agent = _agent(algorithm, config, seed)
-    parts = agent.parts
-    compiled = Compiled.of(agent.envs, parts.learner, parts.exploration, parts.controller, agent.setting)
+    trainer = agent.trainer
+    assert isinstance(trainer, PartsTrainer), "check_agent has refused the others"
+    parts = trainer.parts
+    compiled = trainer.compiled("explore")
     state = initial_state(agent.envs, compiled, [seed], parts.capacity)
-    return Built(agent, compiled, Memory(state.learner, state.controller), state.replay)
+    return Built(agent, parts, compiled, Memory(state.learner, state.controller), state.replay)
 
 
 def _remembered(built: Built, number: int, history: list[Any], scratch: Path) -> tuple[int, Memory]:
@@ -182,15 +186,7 @@ def _rows(episode: Episode, length: int) -> tuple[Transition, jax.Array]:
 
 
 def _iterate(built: Built, memory: Memory, replay: Replay, n: int, seed: int) -> tuple[Memory, dict[str, Any]]:
-    """As `loop.run` does it, without the part that acts."""
-    compiled, parts = built.compiled, built.agent.parts
-    key = role_keys([seed], n, ROLES)
-    learner, fitted = compiled.fit(memory.learner, replay, key["fit"])
-    if renewal_due(parts.learner.renew_every, n + 1):
-        learner = compiled.renew_learner(learner, key["renew_learner"])
-    mdp = compiled.imagine(learner, jnp.full(1, n, jnp.int32), key["imagine"])
-    controller, improved = compiled.improve(memory.controller, mdp, replay, key["improve"])
-    if renewal_due(parts.controller.renew_every, n + 1):
-        controller = compiled.renew_controller(controller, mdp, key["renew_controller"])
-    controller = compiled.begin_episode(controller, mdp)
-    return jax.block_until_ready(Memory(learner, controller)), fitted | improved
+    """Iteration n of the episodic loop, without the part that acts."""
+    new = improve(built.compiled, built.parts, memory.learner, memory.controller, replay, n=n, seeds=[seed])
+    controller = built.compiled.begin_episode(new.controller, new.mdp)
+    return jax.block_until_ready(Memory(new.learner, controller)), new.metrics
