@@ -10,7 +10,6 @@ import equinox as eqx
 import pytest
 
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import new_agent
 from sombrl.cli.main import main
 from sombrl.config.run import RunConfig
 from sombrl.controllers.icem import PRESETS
@@ -80,12 +79,12 @@ def shared_envs(made, monkeypatch):
             made[settings] = make_envs(*args, **options)
         return made[settings]
 
-    monkeypatch.setattr("sombrl.agent.agent.make_envs", make_once)
+    monkeypatch.setattr("sombrl.envs.maker.make_envs", make_once)
 
 
 def build(cell: TrainCell) -> Agent:
     """The agent of a cell with one seed, which is enough to refuse what does not go together."""
-    agent = new_agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, seeds=1))
+    agent = Agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, seeds=1))
     assert agent.planned_iterations == iterations(cell.run)
     return agent
 
@@ -239,7 +238,7 @@ def test_cells_of_a_group_differ_in_their_exploration_alone(name, scale, shared_
             assert (cell.evaluation, cell.checkpoint_every) == (first.evaluation, first.checkpoint_every)
             assert dataclasses.replace(cell.config, explore=first.config.explore) == first.config
         if scale == "smoke":  # the same program
-            controllers = [build(cell).parts.controller for cell in members]
+            controllers = [build(cell).trainer.parts.controller for cell in members]
             assert all(eqx.tree_equal(controllers[0], other) for other in controllers)
 
 

@@ -69,8 +69,9 @@ def measure(env: str, scale: str, seeds: int, episodes: Episodes) -> list[dict[s
 
 
 def _seconds(agent: Agent, decisions: int) -> float:
-    """Seconds of training from the start. The copy shares what is compiled and nothing that is learned."""
+    """Seconds of training from the start; the copy shares what is compiled, and the agent itself stays untrained."""
     fresh = copy.copy(agent)
+    fresh.trainer = copy.copy(agent.trainer)
     start = time.perf_counter()
     fresh.learn(decisions)
     return time.perf_counter() - start
