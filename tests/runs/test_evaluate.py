@@ -94,7 +94,8 @@ def test_bootstrap_of_seeds():
 
 def test_one_seed_claims_no_spread(agent):
     single = copy.copy(agent)
-    single.seeds = [0]
+    single.trainer = copy.copy(agent.trainer)
+    single.trainer.seeds = [0]
     text = table(single, np.array([[1.0], [2.0]]), "somehow")
     assert "one seed" in text and "bootstrap" not in text
 

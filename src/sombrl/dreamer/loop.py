@@ -78,10 +78,15 @@ class DreamerPrograms:
         """Compilation happens on first use; agents that compute the same share what was compiled."""
 
         def init(seeds: Array) -> DreamerState:
-            return over_lot(lambda row: dreamer.init(key=_key(row[0], jnp.zeros((), jnp.int32), "init")), (seeds,))
+            states: DreamerState = over_lot(
+                lambda row: dreamer.init(key=_key(row[0], jnp.zeros((), jnp.int32), "init")), (seeds,)
+            )
+            return states
 
-        def act(networks: Networks, seeds: Array, now: Array, latent: Latent, action: Array, obs: Any, first: Array):
-            def one(row):
+        def act(
+            networks: Networks, seeds: Array, now: Array, latent: Latent, action: Array, obs: Any, first: Array
+        ) -> tuple[Array, Latent, Array, Array]:
+            def one(row: Any) -> Any:
                 networks, seed, latent, action, obs, first = row
                 keys = jr.split(_key(seed, now, "act" if sample else "evaluate"), first.shape[0])
                 choose = functools.partial(dreamer.act, networks, sample=sample)
@@ -95,8 +100,8 @@ class DreamerPrograms:
             stoch = jnp.argmax(latent.stoch, axis=-1).astype(jnp.int32)
             return action, latent, latent.deter.astype(jnp.float16), stoch
 
-        def learn(state: DreamerState, seeds: Array, batch: Sequences):
-            def one(row):
+        def learn(state: DreamerState, seeds: Array, batch: Sequences) -> Any:
+            def one(row: Any) -> Any:
                 state, seed, batch = row
                 return dreamer.learn(state, batch, key=_key(seed, state.updates, "learn"))
 
@@ -200,7 +205,8 @@ class DreamerLoop:
             session.make_one()
         learned, totals, _ = session.finish()
         refuse_nan({name: np.asarray(values) for name, values in totals.items()}, self.seeds, 0)
-        return eqx.tree_at(lambda s: s.learned, state, learned)
+        practised: DreamerLoopState = eqx.tree_at(lambda s: s.learned, state, learned)
+        return practised
 
     def iteration(
         self, n: int, state: DreamerLoopState, ticks: int, on_decision: OnDecision
@@ -295,7 +301,8 @@ class DreamerLoop:
         for i, replay in enumerate(self.replays):
             own = slice(i * self.per_seed, (i + 1) * self.per_seed)
             replay.add(jax.tree.map(lambda leaf: leaf[own], rows))  # noqa: B023
-        return eqx.tree_at(lambda s: (s.latent, s.action), streams, (latent, chosen))
+        after: Streams = eqx.tree_at(lambda s: (s.latent, s.action), streams, (latent, chosen))
+        return after
 
     def _ended(self, ended: list[tuple[int, float, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Means over the episodes of each seed."""
@@ -392,7 +399,8 @@ def _fetch(arrays: Any) -> None:
 
 @jax.jit
 def _sum(totals: list[Metrics], metrics: list[Metrics]) -> list[Metrics]:
-    return jax.tree.map(jnp.add, totals, metrics)
+    summed: list[Metrics] = jax.tree.map(jnp.add, totals, metrics)
+    return summed
 
 
 def divided(metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -412,9 +420,14 @@ def executed(actions: np.ndarray, discrete: bool) -> np.ndarray:
 
 def as_sequences(batches: Sequence[Batch]) -> Sequences:
     """Batches of several seeds as one, without the context record but for what starts from it."""
+
     # Images of one seed are not copied once more: a batch of them is 12 MB.
-    together = lambda arrays: arrays[0][None] if len(arrays) == 1 else np.stack(arrays)  # noqa: E731
-    stack = lambda name: together([getattr(batch, name) for batch in batches])  # noqa: E731
+    def together(arrays: Sequence[np.ndarray]) -> np.ndarray:
+        return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+
+    def stack(name: str) -> np.ndarray:
+        return together([getattr(batch, name) for batch in batches])
+
     arrays = {
         "obs": {name: together([batch.obs[name][:, 1:] for batch in batches]) for name in batches[0].obs},
         "action": stack("action"),

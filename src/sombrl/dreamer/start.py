@@ -50,4 +50,6 @@ def take_networks(ours: Networks, theirs: Networks, seeds: int, task: bool) -> N
     both = ours.ensemble is not None and theirs.ensemble is not None
     names = WORLD + (TASK if task else ()) + (("ensemble",) if both else ())
     theirs = cut(theirs, slice(0, seeds))
-    return eqx.tree_at(lambda n: [getattr(n, name) for name in names], ours, [getattr(theirs, name) for name in names])
+    parts = [getattr(theirs, name) for name in names]
+    taken: Networks = eqx.tree_at(lambda n: [getattr(n, name) for name in names], ours, parts)
+    return taken

@@ -120,12 +120,12 @@ class DreamerTrainer(Trainer[DreamerLoopState]):
     @property
     def ticks(self) -> int:
         """Records of every environment in an iteration."""
-        return max(1, self.run.report_every // self.config.envs)
+        return int(max(1, self.run.report_every // self.config.envs))
 
     @property
     def window(self) -> int:
         """Decisions of a seed in an iteration, at most: records that begin episodes have none."""
-        return self.ticks * self.config.envs
+        return int(self.ticks * self.config.envs)
 
     @property
     def capacity(self) -> int:

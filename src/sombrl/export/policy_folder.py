@@ -30,6 +30,7 @@ from sombrl.hardware.policy import Actor
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage.files import check_new, new_folder, write_synced
 from sombrl.storage.provenance import versions
+from sombrl.training.parts import PartsTrainer
 
 FORMAT = 2
 EXAMPLES = 8
@@ -114,13 +115,16 @@ def _mlp(agent: Agent, row: int) -> Exported:
             f"{agent.algorithm} plans every decision with its model and has no policy to export: use sombrl.load and "
             "predict where it is to act, or train an algorithm that learns a policy (sac, mbpo, sim-fsvgd, dreamer)."
         )
-    controller, replay = jax.tree.map(lambda leaf: leaf[row], (agent.state.controller, agent.state.replay))
+    trainer = agent.trainer
+    assert isinstance(trainer, PartsTrainer)
+    network = trainer.parts.controller.actor(trainer.state.controller)
+    network, replay = jax.tree.map(lambda leaf: leaf[row], (network, trainer.state.replay))
     if int(replay.count) == 0:
         raise _untrained()
-    actor = Actor.of(controller.actor)
+    actor = Actor.of(network)
     chosen = np.linspace(0, int(replay.count) - 1, EXAMPLES).round().astype(int)
     obs = np.asarray(replay.data.obs)[chosen]
-    unit = np.asarray(jnp.tanh(jax.vmap(lambda x: gaussian(controller.actor, x)[0])(jnp.asarray(obs))))
+    unit = np.asarray(jnp.tanh(jax.vmap(lambda x: gaussian(network, x)[0])(jnp.asarray(obs))))
     layers: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     for i, (weight, bias) in enumerate(zip(actor.weights, actor.biases, strict=True)):

@@ -12,10 +12,10 @@ import numpy as np
 
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import load
-from sombrl.storage.files import sync_folder, write_synced
 from sombrl.envs.base import AbstractEnvs
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.video import check_video, film_rate, write_video
+from sombrl.storage.files import sync_folder, write_synced
 
 BOOTSTRAP_DRAWS = 10_000
 
@@ -45,7 +45,9 @@ def evaluate_run(
 
     returns = agent.evaluate(episodes, explore=explore, task=task, on_step=camera)
     planner = (
-        "by the policy, without its noise" if agent.trainer.learns_policy else "planned for the task alone, by the mean model"
+        "by the policy, without its noise"
+        if agent.trainer.learns_policy
+        else "planned for the task alone, by the mean model"
     )
     if explore:
         planner = f"with the {agent.config.explore.explore} strategy, as in training"

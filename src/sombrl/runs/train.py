@@ -22,7 +22,7 @@ from sombrl.storage.run_folder import RunFolder
 from sombrl.training.base import Report
 from sombrl.training.lockstep import Lockstep
 from sombrl.training.progress import Progress
-from sombrl.training.report import reward_warning, rows, summary
+from sombrl.training.report import reward_warning, summary
 
 Hook = Callable[[Agent, Any], None]
 """Called with the agent and its report after every iteration."""
@@ -131,7 +131,7 @@ class Run:
     def finish(self) -> None:
         """Write what a stop has left unwritten; a checkpoint never without its metrics."""
         if self.pending is not None:
-            self.append(rows(self.pending, self.agent.seeds, self.agent.envs.spec))
+            self.append(self.agent.rows(self.pending))
         if self.saved != self.agent.iteration == self.recorded and self.agent.iteration > 0:
             self.save()
 
@@ -215,7 +215,7 @@ def _check_every(checkpoint_every: int | None) -> None:
 
 def _record(run: Run, report: Report, sinks: Sequence[Sink], signals: Signals, *, due: bool) -> None:
     """Write what an iteration has brought: metrics, an evaluation and a checkpoint where they are due."""
-    agent, new = run.agent, rows(report, run.agent.seeds, run.agent.envs.spec)
+    agent, new = run.agent, run.agent.rows(report)
     if not run.warned and (warning := reward_warning(report, agent.envs.spec)):
         print(f"sombrl: {warning}", file=sys.stderr)
         run.warned = True

@@ -302,13 +302,15 @@ class Trainer(abc.ABC, Generic[S]):
 
     # ------------------------------------------------------------------------------------ save and restore
 
-    @abc.abstractmethod
     def snapshot(self) -> Snapshot:
         """The end of the last iteration."""
+        self.rewind()
+        return Snapshot(self.state, {"iteration": self.iteration}, self._now.simulators)
 
-    @abc.abstractmethod
     def restore(self, load: Callable[[Any], tuple[Any, dict[str, Any]]]) -> None:
         """Go on from a checkpoint; `load` takes a tree like the saved one and returns that one and its metadata."""
+        state, meta = load(self.state)
+        self._now, self._placed = Committed(meta["iteration"], state, meta.get("free")), False
 
 
 def paid(task: AbstractTask, rows: Transition, valid: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import Array
 
 from sombrl.controllers.base import AbstractController
 from sombrl.dynamics.base import AbstractLearner
@@ -23,6 +24,9 @@ from sombrl.training.diagnostics import diagnose
 
 ROLES = ("init", "fit", "imagine", "improve", "act", "start", "renew_learner", "renew_controller")
 """What random numbers are for. The order decides the keys: append, never insert."""
+
+Program = Callable[..., Any]
+"""A compiled function; arguments and results have a leading seed axis."""
 
 
 class LoopState(eqx.Module):
@@ -41,18 +45,18 @@ class LoopState(eqx.Module):
 class Compiled:
     """The parts, compiled for the seed axis. Building one is cheap; compilation happens on first use."""
 
-    init: Callable
-    fit: Callable
-    imagine: Callable
-    start: Callable
-    begin_episode: Callable
-    improve: Callable
-    renew_learner: Callable
-    renew_controller: Callable
-    act: Callable
-    gather: Callable
-    add: Callable
-    diagnose: Callable
+    init: Program
+    fit: Program
+    imagine: Program
+    start: Program
+    begin_episode: Program
+    improve: Program
+    renew_learner: Program
+    renew_controller: Program
+    act: Program
+    gather: Program
+    add: Program
+    diagnose: Program
 
     @staticmethod
     def of(
@@ -66,10 +70,10 @@ class Compiled:
         """Compile the parts for one environment and setting; `task` instead of the environment's own."""
         imagined = imagination(envs, learner, setting, task)
 
-        def imagine(learner_state, iteration, key):
+        def imagine(learner_state: Any, iteration: Array, key: Array) -> ImaginedMDP:
             return imagined(learner_state, exploration, iteration, key)
 
-        def act(state, mdp, obs, key, decision, active):
+        def act(state: Any, mdp: ImaginedMDP, obs: Array, key: Array, decision: Array, active: Array) -> Any:
             observe_key, act_key = jr.split(jr.fold_in(key, decision))
             belief = mdp.dynamics.observe(None, None, obs, key=observe_key)
             action, new_state = controller.act(state, mdp, belief, key=act_key)
@@ -81,13 +85,13 @@ class Compiled:
 
         compiled_act = over_seeds(act)
 
-        def act_and_keep(state, *rest):
+        def act_and_keep(state: Any, *rest: Any) -> Any:
             action, new_state = compiled_act(state, *rest)
             return action, state if new_state is None else new_state
 
         measure = EpistemicNorm() if setting.rule == "uncertainty" else InformationGain()
 
-        def gather(learner_state, obs, action):
+        def gather(learner_state: Any, obs: Array, action: Array) -> Array:
             return measure(learner.dynamics(learner_state).predict(obs, action))
 
         double = learner.double_precision

@@ -59,7 +59,8 @@ class ReplayRow(Replay):
     def sample(self, number: int, *, key: Key[Array, ""]) -> Transition:
         """`number` transitions of this seed, uniformly with replacement: those that `Replay.sample` would draw."""
         rows = jr.randint(key, (number,), 0, jnp.maximum(self.count, 1))
-        return jax.tree.map(lambda leaf: leaf[self.row, rows], self.data)
+        sampled: Transition = jax.tree.map(lambda leaf: leaf[self.row, rows], self.data)
+        return sampled
 
 
 class Learned(eqx.Module):
@@ -90,8 +91,8 @@ class Programs:
         """Compilation happens on first use. `learn` and `store` give their arguments' memory up."""
         spec, imagine = envs.spec, imagination(envs, learner, setting)
 
-        def act(learned: Learned, explorations: Exploration, seeds: Array, packet: Array):
-            def one(row):
+        def act(learned: Learned, explorations: Exploration, seeds: Array, packet: Array) -> Array:
+            def one(row: Any) -> Any:
                 learner_state, controller_state, exploration, seed, obs = row
                 mdp = imagine(learner_state, exploration, learned.now, _key(seed, learned.now, "imagine"))
                 observe_key, act_key = jr.split(_key(seed, learned.now, "act"))
@@ -100,12 +101,13 @@ class Programs:
                 return mdp.env_action(action)
 
             obs = packet[:, -spec.obs_dim :]
-            return over_lot(one, (learned.learner, learned.controller, explorations, seeds, obs))
+            actions: Array = over_lot(one, (learned.learner, learned.controller, explorations, seeds, obs))
+            return actions
 
-        def learn(learned: Learned, explorations: Exploration, seeds: Array, packet: Array):
+        def learn(learned: Learned, explorations: Exploration, seeds: Array, packet: Array) -> tuple[Learned, Metrics]:
             replay = _store(learned.replay, packet)
 
-            def one(row):
+            def one(row: Any) -> Any:
                 learner_state, controller_state, exploration, seed, added, index = row
                 view = ReplayRow(replay.data, added, index)
                 learner_state, fit_metrics = learner.fit(learner_state, view, key=_key(seed, learned.now, "fit"))
@@ -120,14 +122,14 @@ class Programs:
             learner_state, controller_state, metrics = over_lot(one, rows)
             return Learned(learner_state, controller_state, replay, learned.now + 1), metrics
 
-        def renew_learner(learned: Learned, seeds: Array):
-            def one(row):
+        def renew_learner(learned: Learned, seeds: Array) -> Learned:
+            def one(row: Any) -> Any:
                 return learner.renew(row[0], key=_key(row[1], learned.now, "renew_learner"))
 
             return dataclasses.replace(learned, learner=over_lot(one, (learned.learner, seeds)))
 
-        def renew_controller(learned: Learned, explorations: Exploration, seeds: Array):
-            def one(row):
+        def renew_controller(learned: Learned, explorations: Exploration, seeds: Array) -> Learned:
+            def one(row: Any) -> Any:
                 learner_state, controller_state, exploration, seed = row
                 mdp = imagine(learner_state, exploration, learned.now, _key(seed, learned.now, "imagine"))
                 return controller.renew(controller_state, mdp, key=_key(seed, learned.now, "renew_controller"))
@@ -135,14 +137,14 @@ class Programs:
             rows = learned.learner, learned.controller, explorations, seeds
             return dataclasses.replace(learned, controller=over_lot(one, rows))
 
-        def imagine_all(learner_states: Any, now: Int[Array, ""], explorations: Exploration, seeds: Array):
-            def one(row):
+        def imagine_all(learner_states: Any, now: Int[Array, ""], explorations: Exploration, seeds: Array) -> Any:
+            def one(row: Any) -> Any:
                 learner_state, exploration, seed = row
                 return imagine(learner_state, exploration, now, _key(seed, now, "imagine"))
 
             return over_lot(one, (learner_states, explorations, seeds))
 
-        def diagnose_all(learner_state: Any, mdp: ImaginedMDP, chunk: Transition, valid: Array):
+        def diagnose_all(learner_state: Any, mdp: ImaginedMDP, chunk: Transition, valid: Array) -> Any:
             return over_lot(
                 lambda row: diagnose(learner.dynamics(row[0]), *row[1:]), (learner_state, mdp, chunk, valid)
             )
@@ -305,7 +307,8 @@ class OnlineTrainer(PartsTrainer):
 
 def spread(explorations: Sequence[Exploration], rows: int) -> Exploration:
     """Strategies of the same form as one with a leading seed axis, each for `rows` seeds."""
-    return jax.tree.map(lambda *leaves: jnp.repeat(jnp.stack(leaves), rows, axis=0), *explorations)
+    stacked: Exploration = jax.tree.map(lambda *leaves: jnp.repeat(jnp.stack(leaves), rows, axis=0), *explorations)
+    return stacked
 
 
 def background_of_device() -> Background:

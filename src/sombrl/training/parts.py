@@ -1,7 +1,7 @@
 """What the planners' loop and the online loop share: parts that are swapped freely, and policies made of them."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from sombrl.exploration.base import Exploration, ImaginedMDP
 from sombrl.records import AbstractTask, Transition
 from sombrl.seeds import role_keys
 from sombrl.settings import Setting, Unsupervised
-from sombrl.training.base import EVALUATION_EPISODES, Committed, Mode, Policy, Snapshot, Trainer
+from sombrl.training.base import EVALUATION_EPISODES, Mode, Policy, Trainer
 from sombrl.training.compiled import ROLES, Compiled, LoopState, initial_state
 
 
@@ -108,16 +108,6 @@ class PartsTrainer(Trainer[LoopState]):
     def _close_evaluation_envs(self, envs: AbstractEnvs) -> None:
         if envs is not self._evaluators:
             envs.close()
-
-    def snapshot(self) -> Snapshot:
-        """The end of the last iteration."""
-        self.rewind()
-        return Snapshot(self.state, {"iteration": self.iteration}, self._now.simulators)
-
-    def restore(self, load: Callable[[Any], tuple[Any, dict[str, Any]]]) -> None:
-        """Go on from a checkpoint."""
-        state, meta = load(self.state)
-        self._now, self._placed = Committed(meta["iteration"], state, meta.get("free")), False
 
 
 @dataclasses.dataclass(frozen=True)
