@@ -81,7 +81,7 @@ class Kind:
     def bounds(self) -> str:
         """What is allowed of a number that is already known to be one."""
         if self.base is float:
-            return self.words
+            return self.words if self.low is not None or self.high is not None else "a finite number"
         return self._number("") + self._or_none
 
     def _number(self, noun: str) -> str:
@@ -227,7 +227,7 @@ def _infinite(kind: Kind) -> bool:
 def _noun(kind: Kind) -> str:
     if kind.base is int:
         return "whole number"
-    return "number" if _infinite(kind) or kind.high is not None else "finite number"
+    return "finite number" if kind.low is not None and kind.high is None else "number"
 
 
 def _list_words(kind: Kind) -> str:
