@@ -80,8 +80,10 @@ class Kind:
     @property
     def bounds(self) -> str:
         """What is allowed of a number that is already known to be one."""
-        if self.base is float:
-            return self.words if self.low is not None or self.high is not None else "a finite number"
+        if self.low is None and self.high is None and self.base is float:
+            return "a finite number"
+        if self.base is float and (self.low is None or self.high is None or _infinite(self)):
+            return self.words
         return self._number("") + self._or_none
 
     def _number(self, noun: str) -> str:
