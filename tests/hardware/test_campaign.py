@@ -274,7 +274,7 @@ def test_only_the_number_of_episodes_may_change(finished):
         ("run c --trainer random --episodes 0", "--episodes must be at least 1"),
         ("run c --trainer random --rate 0", "--rate must be between"),
         ("run c --trainer random --reset auto", "--reset-policy"),
-        ("run c --trainer random --supervisor.speed-cap 0", "--supervisor.speed-cap must be a positive number"),
+        ("run c --trainer random --supervisor.speed-cap 0", "--supervisor.speed-cap must be positive and finite"),
         ("status c", "there is no campaign c"),
         ("check c.npz", "there is no file c.npz"),
     ],
