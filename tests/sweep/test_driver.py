@@ -13,7 +13,7 @@ import pytest
 
 from sombrl.cli.main import main
 from sombrl.records import RunFault, SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell_folder import CellFolder
 from sombrl.storage.files import write_whole
 from sombrl.storage.results import Row, read_rows, rows_text
 from sombrl.sweep import driver
@@ -205,7 +205,7 @@ def test_cells_of_a_group_are_one_job(tmp_path):
     from sombrl.sweep.places import ExperimentPlace, place_from_json
 
     name = next(n for n, e in EXPERIMENTS.items() if any(getattr(c, "group", None) for c in e.cells_at("smoke")))
-    place = ExperimentPlace(name, "smoke", tmp_path)
+    place = ExperimentPlace("sombrl.paper.experiments:EXPERIMENTS", name, "smoke", tmp_path)
     cells = EXPERIMENTS[name].cells_at("smoke")
     jobs = driver.jobs_of(place, [cell.name for cell in cells], ["x"])
     assert sorted(n for job in jobs for n in job.cells) == sorted(cell.name for cell in cells)

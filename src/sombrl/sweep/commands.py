@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 import tyro
 
-from sombrl.paper.experiments.base import FunctionCell, TrainCell
-from sombrl.paper.experiments.runner import RunCells
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell import FunctionCell, TrainCell
+from sombrl.runs.cell_folder import CellFolder
+from sombrl.runs.in_turn import RunCells
 from sombrl.sweep.driver import AbstractBackend, complete
 from sombrl.sweep.local import LocalBackend
 from sombrl.sweep.on_ray import RayBackend
@@ -205,8 +205,8 @@ def status(argv: list[str]) -> None:
     tyro.cli(options, args=argv, prog="sombrl status")
 
 
-def on_backend(backend: BackendName, workers: Workers) -> RunCells:
-    """What `run_experiment` takes to have its cells run on a backend."""
+def on_backend(backend: BackendName, workers: Workers, table: str) -> RunCells:
+    """What `run_experiment` takes to have its cells run on a backend; `table` is module:NAME of the experiments."""
     workers.check(backend)
 
     def run_cells(folders: list[CellFolder], names: list[str], runs: Path | None, command: list[str]) -> None:
@@ -214,7 +214,7 @@ def on_backend(backend: BackendName, workers: Workers) -> RunCells:
         first = folders[0]
         data = next((folder.cell.data for folder in folders if isinstance(folder.cell, FunctionCell)), ())
         scale = first.path.relative_to(runs).parts[0].removeprefix(f"{first.experiment}-")
-        place = ExperimentPlace(first.experiment, scale, runs, data, first.env_workers)
+        place = ExperimentPlace(table, first.experiment, scale, runs, data, first.env_workers)
         complete(place, names, workers.backend(backend, place.root), retries=workers.retries, command=command)
 
     return run_cells

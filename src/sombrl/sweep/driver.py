@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sombrl.paper.experiments.base import TrainCell
-from sombrl.paper.experiments.runner import duration
 from sombrl.records import RunFault, SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell import TrainCell
+from sombrl.runs.cell_folder import CellFolder
+from sombrl.runs.in_turn import duration
 from sombrl.runs.train import Interrupted, terminate_as_interrupt
 from sombrl.storage.files import is_locked, write_whole
 from sombrl.sweep.places import Place

@@ -1,13 +1,18 @@
 """Where cells are, as plain data: a worker on another machine finds them again from a few words of JSON."""
 
 import dataclasses
+import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell_folder import CellFolder
+from sombrl.runs.experiment import Experiment
 from sombrl.sweep.spec import cell_from_json
+
+FIRST_TABLE = "sombrl.paper.experiments:EXPERIMENTS"
+"""Of folders that were written before they named their table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +48,10 @@ class SweepPlace:
 
 @dataclasses.dataclass(frozen=True)
 class ExperimentPlace:
-    """The cells of one of the paper's experiments at one scale."""
+    """The cells of an experiment at one scale."""
 
+    table: str
+    """Where the experiment is found by its name: module:NAME of a dictionary of experiments in sombrl."""
     name: str
     scale: str
     runs: Path
@@ -63,15 +70,14 @@ class ExperimentPlace:
 
     def folders(self) -> dict[str, CellFolder]:
         """Every cell by its name, in the order of the CSV."""
-        from sombrl.paper.experiments import EXPERIMENTS
-
-        cells = EXPERIMENTS[self.name].cells_at(self.scale, self.data)
+        cells = _table(self.table)[self.name].cells_at(self.scale, self.data)
         return {cell.name: CellFolder(self.root / cell.name, self.name, cell, self.env_workers) for cell in cells}
 
     def to_json(self) -> dict[str, Any]:
         """As `place_from_json` takes it."""
         return {
             "kind": "experiment",
+            "table": self.table,
             "name": self.name,
             "scale": self.scale,
             "runs": str(self.runs.absolute()),
@@ -88,7 +94,15 @@ def place_from_json(data: dict[str, Any]) -> Place:
     if data["kind"] == "sweep":
         return SweepPlace(Path(data["path"]))
     paths = tuple(map(Path, data["data"]))
-    return ExperimentPlace(data["name"], data["scale"], Path(data["runs"]), paths, data["env_workers"])
+    table = data.get("table", FIRST_TABLE)
+    return ExperimentPlace(table, data["name"], data["scale"], Path(data["runs"]), paths, data["env_workers"])
+
+
+def _table(where: str) -> dict[str, Experiment]:
+    module, _, name = where.partition(":")
+    if not module.startswith("sombrl."):  # a file that somebody sends must not run their code
+        raise SombrlError(f"{where} is not a table of experiments of sombrl: give the folder of your own experiment.")
+    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
 
 
 def read_sweep(path: Path) -> dict[str, Any]:

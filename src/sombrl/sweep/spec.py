@@ -26,8 +26,8 @@ from sombrl.algorithms import ALGORITHMS
 from sombrl.config.json import from_json, to_json
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
-from sombrl.paper.experiments.base import NAME, Evaluation, TrainCell
 from sombrl.records import SombrlError
+from sombrl.runs.cell import NAME, Evaluation, TrainCell
 from sombrl.storage.results import METRICS
 from sombrl.sweep.fields import Field, configured, find_field, flatten, text_of
 

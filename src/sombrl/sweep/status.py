@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from sombrl.paper.experiments.runner import duration
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell_folder import CellFolder
+from sombrl.runs.in_turn import duration
 from sombrl.sweep.driver import is_driven
 from sombrl.sweep.places import Place, SweepPlace, place_from_json
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from sombrl.optional import bring
-from sombrl.paper.experiments.base import TrainCell
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell import TrainCell
+from sombrl.runs.cell_folder import CellFolder
 from sombrl.runs.train import Interrupted, terminate_as_interrupt
 from sombrl.storage.files import write_whole
 from sombrl.storage.run_folder import RunFolder

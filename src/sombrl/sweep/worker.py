@@ -132,8 +132,8 @@ def thread_limits(threads: int) -> dict[str, str]:
 
 def run(job: Job) -> int:
     """Bring the cells of a job to their end in this process; the exit code. What broke is noted beside the cell."""
-    from sombrl.paper.experiments.runner import run_in_turn
     from sombrl.records import RunFault, SombrlError
+    from sombrl.runs.in_turn import run_in_turn
     from sombrl.runs.train import Interrupted, terminate_as_interrupt
 
     folders = job.place.folders()

@@ -23,8 +23,8 @@ import sombrl
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import load, new_agent
 from sombrl.envs.registry import WORLDS
-from sombrl.paper.experiments.base import Cell, Evaluation, FunctionCell, TrainCell
 from sombrl.records import RunFault, SombrlError
+from sombrl.runs.cell import Cell, Evaluation, FunctionCell, TrainCell
 from sombrl.runs.train import Run, drive
 from sombrl.storage import checkpoint
 from sombrl.storage.files import write_whole
