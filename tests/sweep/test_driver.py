@@ -67,7 +67,7 @@ def killed(folder: CellFolder) -> Ended:
 
 
 def refused(folder: CellFolder) -> Ended:
-    folder.note("broke", reason="raise --gp.capacity.", final=True)
+    folder.attempts.note("broke", reason="raise --gp.capacity.", final=True)
     return Ended(REFUSED)
 
 
@@ -225,7 +225,7 @@ def test_status_of_every_kind(place):
     assert status().state == "waiting" and status().planned is None
     folder._begin()
     began = time.time()
-    folder.note("started", iteration=0, planned=10)
+    folder.attempts.note("started", iteration=0, planned=10)
     metrics = folder.path / "run" / "metrics.jsonl"
     metrics.parent.mkdir()
     metrics.write_text(json.dumps(ROW) + "\n" + '{"half')
@@ -236,9 +236,9 @@ def test_status_of_every_kind(place):
         # Four iterations since the start, six to go.
         assert seen.eta == pytest.approx((logged - began) / 4 * 6, abs=0.02)
     assert (status().state, status().iteration) == ("waiting", 4)
-    folder.note("broke", reason="killed by signal 9", final=False)
+    folder.attempts.note("broke", reason="killed by signal 9", final=False)
     assert (status().state, status().note) == ("waiting", "broke: killed by signal 9")
-    folder.note("failed", reason="killed by signal 9")
+    folder.attempts.note("failed", reason="killed by signal 9")
     assert (status().state, status().note) == ("failed", "killed by signal 9")
     with folder.claimed():
         assert status().state == "running"  # it is tried again
@@ -248,11 +248,11 @@ def test_status_of_every_kind(place):
 
 def test_a_line_of_attempts_that_a_kill_has_cut_off(place):
     folder = first(place)
-    folder.note("started")
-    with open(folder.attempts_path, "a") as file:
+    folder.attempts.note("started")
+    with open(folder.attempts.path, "a") as file:
         file.write('{"event": "bro')
-    folder.note("failed", reason="x")
-    assert [event["event"] for event in folder.attempts()] == ["started", "failed"]
+    folder.attempts.note("failed", reason="x")
+    assert [event["event"] for event in folder.attempts.events()] == ["started", "failed"]
     folder.check()  # such a folder is still a cell
 
 

@@ -506,7 +506,7 @@ class Agent:
 
     def restore(self, folder: RunFolder) -> "Agent":
         """Take over the newest whole checkpoint of a run; what was damaged is told in `notes`."""
-        self._state, meta, self.notes = checkpoint.load_latest(folder.checkpoints, self.state)
+        self._state, meta, self.notes = folder.load_latest(self.state)
         self.iteration, self._env_state = meta["iteration"], meta.get("free")
         return self
 

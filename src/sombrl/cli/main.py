@@ -50,6 +50,9 @@ class Output:
 
     out: Path | None = None
     """The run's folder, new; default runs/ALGORITHM_ENV_EXPLORATION, numbered."""
+    jobs: int | None = None
+    """Processes that train some of the seeds each; default: as many as cores or accelerators allow. The numbers on a
+    CPU do not depend on it."""
     checkpoint_every: int | None = None
     """Iterations between checkpoints; default 1, dreamer 10. Ctrl-C and faults save in any case."""
     tensorboard: bool = True
@@ -63,7 +66,7 @@ class Output:
 def train(argv: list[str]) -> None:
     """Sombrl train ALGORITHM [options]."""
     from sombrl.runs.evaluate import evaluate_run
-    from sombrl.runs.train import train as train_run
+    from sombrl.sweep.jobs import train as train_run
 
     algorithms = ", ".join(ALGORITHMS)
     if not argv or argv[0] in ("-h", "--help"):
@@ -101,6 +104,7 @@ def train(argv: list[str]) -> None:
         config,
         run_config,
         out,
+        jobs=output.jobs,
         command=command,
         checkpoint_every=output.checkpoint_every,
         tensorboard=output.tensorboard,
@@ -115,7 +119,7 @@ def train(argv: list[str]) -> None:
 
 def resume(argv: list[str]) -> None:
     """Sombrl resume RUN [options]."""
-    from sombrl.runs.train import resume as resume_run
+    from sombrl.sweep.jobs import resume as resume_run
 
     def options(
         run: Annotated[Path, tyro.conf.Positional],

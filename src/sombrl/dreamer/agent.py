@@ -400,7 +400,7 @@ class DreamerAgent(Agent):
 
     def restore(self, folder: RunFolder) -> "DreamerAgent":
         """Take over the newest whole checkpoint of a run; what was damaged is told in `notes`."""
-        self._learned, meta, self.notes = checkpoint.load_latest(folder.checkpoints, self.state)
+        self._learned, meta, self.notes = folder.load_latest(self.state)
         if meta.get("network", 1) != NETWORK and self._image is not None and self.dreamer.config.cnn == "paper":
             raise SombrlError(
                 f"{folder.path} has a network that pools images where --cnn paper has strides now, so its weights mean "

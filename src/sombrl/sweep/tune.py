@@ -187,7 +187,7 @@ class _Search:
             if trial.should_prune():
                 self.drive.withdraw(job)
                 reason = f"{self.objective} was {value:.4g} after iteration {step + 1}, below the median"
-                self._folder(job).note("pruned", reason=reason)
+                self._folder(job).attempts.note("pruned", reason=reason)
                 self.study.tell(trial, state=_state("PRUNED"))
                 print(f"{job.name} stopped early: {reason}", flush=True)
                 del self.trials[job]
