@@ -1,13 +1,14 @@
 """Metrics for other viewers. metrics.jsonl is the source of truth: a sink may fail, the run may not."""
 
 import abc
+import contextlib
 import json
 import math
 import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,9 +151,10 @@ class WandbSink(Sink):
             run.finish()
 
 
-def sinks_of(
+@contextlib.contextmanager
+def open_sinks(
     folder: RunFolder, seeds: Sequence[int], config: dict[str, Any], *, resumed: bool, tensorboard: bool, wandb: bool
-) -> list[Sink]:
+) -> Iterator[list[Sink]]:
     """The sinks that were asked for; those of a resumed run go on after the metrics that are there."""
     sinks: list[Sink] = []
     if tensorboard:
@@ -161,7 +163,12 @@ def sinks_of(
     if wandb:
         sinks.append(WandbSink(folder.path, seeds, config, folder.rows()))
     tell(sinks)
-    return sinks
+    try:
+        yield sinks
+    finally:
+        for sink in sinks:
+            sink.close()
+        tell(sinks)
 
 
 def tell(sinks: Sequence[Sink]) -> None:

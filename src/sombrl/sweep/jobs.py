@@ -8,22 +8,24 @@ RUN/logs                 what the processes printed
 
 import contextlib
 import dataclasses
+import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import load, new_agent
+from sombrl.agent.make import load
 from sombrl.config.json import to_json
 from sombrl.config.run import RunConfig
-from sombrl.records import RunFault, SombrlError
+from sombrl.errors import RunFault, SombrlError
 from sombrl.runs import train as single
-from sombrl.runs.sinks import Sink, require_wandb, sinks_of, tell
-from sombrl.runs.train import Interrupted, terminate_as_interrupt
+from sombrl.runs.signals import terminate_as_interrupt
+from sombrl.runs.sinks import Sink, open_sinks, require_wandb, tell
+from sombrl.runs.train import Interrupted, check_every, last_iteration
 from sombrl.storage.merged_metrics import MergedMetrics, Row, first_missing
 from sombrl.storage.run_folder import RunFolder
 from sombrl.sweep.driver import Drive
@@ -31,6 +33,7 @@ from sombrl.sweep.local import LocalBackend, cores_here, gpu_left_free
 from sombrl.sweep.parts import Part, PartsPlace, split
 from sombrl.sweep.worker import Job
 from sombrl.training.progress import Progress
+from sombrl.training.report import SHOWN
 
 RETRIES = 2
 """How often a part whose process was killed goes on from its checkpoint by itself."""
@@ -65,11 +68,10 @@ def train(
         return
     if wandb:
         require_wandb()
-    if checkpoint_every is not None and checkpoint_every < 1:
-        raise SombrlError(f"--checkpoint-every must be at least 1, not {checkpoint_every}.")
+    check_every(checkpoint_every)
     with gpu_left_free():  # before the folder: bad settings leave nothing behind
-        agent = new_agent(algorithm, config, dataclasses.replace(run_config, env_workers=0))
-        until, opening = agent.planned_iterations, agent.opening
+        agent = Agent(algorithm, config, dataclasses.replace(run_config, env_workers=0))
+        until, opening = agent.planned_iterations, agent.trainer.opening()
         agent.envs.close()
     settings = agent.to_json() | {"run": to_json(run_config)}
     folder = RunFolder.create(out, settings, command or sys.argv, list(split(run_config, number)))
@@ -103,13 +105,12 @@ def resume(
         return
     if wandb:
         require_wandb()
-    if checkpoint_every is not None and checkpoint_every < 1:
-        raise SombrlError(f"--checkpoint-every must be at least 1, not {checkpoint_every}.")
+    check_every(checkpoint_every)
     with folder.lock():
         with gpu_left_free():
             agent = load(path, fresh=True)
             agent.envs.close()
-        until = _until(agent, folder, episodes)
+        until = last_iteration(agent, path, folder.saved_iteration, episodes)
         place = PartsPlace(folder.path, until, episodes, checkpoint_every, films)
         command = ["sombrl", "resume", str(path)]
         _see_through(agent, folder, place, command, resumed=True, tensorboard=tensorboard, wandb=wandb)
@@ -142,24 +143,6 @@ def _default_jobs() -> int:
         return len(cores_here()) if jax.default_backend() == "cpu" else jax.local_device_count()
 
 
-def _until(agent: Agent, folder: RunFolder, episodes: int | None) -> int:
-    """The iteration to train up to; refuses one that is there already."""
-    done = folder.saved_iteration
-    if episodes is not None and agent.online:
-        raise SombrlError(
-            f"{agent.algorithm} counts decisions, and its buffer has room for those it was started with: leave out "
-            "--episodes, or train anew with more --decisions."
-        )
-    if episodes is not None and episodes < done:
-        raise SombrlError(f"{folder.path} already has {done} episodes: --episodes cannot be {episodes}.")
-    until = agent.planned_iterations if episodes is None else episodes
-    if until <= done:
-        if agent.online:
-            raise SombrlError(f"{folder.path} is complete ({done} reports): nothing is left to do.")
-        raise SombrlError(f"{folder.path} is complete ({done} episodes): give more with --episodes to go on.")
-    return until
-
-
 def _see_through(
     agent: Agent,
     folder: RunFolder,
@@ -178,36 +161,44 @@ def _see_through(
     for name, part in parts.items():
         if not part.finished:
             drive.add(Job(place, (name,), tuple(command)))
-    watch = Watch(folder, list(parts.values()), agent.run_config)
-    sinks = sinks_of(folder, agent.seeds, agent.to_json(), resumed=resumed, tensorboard=tensorboard, wandb=wandb)
+    watch = functools.partial(Watch, folder, list(parts.values()), agent.run_config)
+    settings, seen = agent.to_json(), watch()
+    with (
+        open_sinks(folder, agent.seeds, settings, resumed=resumed, tensorboard=tensorboard, wandb=wandb) as sinks,
+        _stopped_as_one(drive, folder, until, lambda: watch().look(sinks, None)),
+        terminate_as_interrupt(),
+        Progress(until, agent.label, len(agent.seeds)) as shown,
+    ):
+        while drive.busy:
+            drive.step()
+            seen.look(sinks, shown)
+            if drive.failed:
+                name, reason = next(iter(drive.failed.items()))
+                raise _fault(parts[name], reason)
+
+
+@contextlib.contextmanager
+def _stopped_as_one(drive: Drive, folder: RunFolder, until: int, last_look: Callable[[], None]) -> Iterator[None]:
+    """What ends one process ends all, with everything saved and one sentence that says how to go on."""
     try:
-        with terminate_as_interrupt(), Progress(until, agent.label, len(agent.seeds)) as shown:
-            while drive.busy:
-                drive.step()
-                watch.look(sinks, shown)
-                if drive.failed:
-                    name, reason = next(iter(drive.failed.items()))
-                    raise _fault(parts[name], reason)
+        yield
     except (KeyboardInterrupt, RunFault, SombrlError) as stop:
-        if isinstance(stop, KeyboardInterrupt):
+        interrupted = isinstance(stop, KeyboardInterrupt)
+        if interrupted:
             print("sombrl: stopping; every process saves what it has", file=sys.stderr, flush=True)
         drive.backend.close(drive.tasks)
         with contextlib.suppress(RunFault, SombrlError):  # the fault may have been that it cannot be written
-            Watch(folder, list(parts.values()), agent.run_config).look(sinks, None)
+            last_look()
         saved = folder.saved_iteration
         where = f"{saved} of {until} iterations are saved"
         if saved != until:
             where += f"; continue with: sombrl resume {folder.path}"
-        if isinstance(stop, KeyboardInterrupt):
+        if interrupted:
             raise Interrupted(where) from None
         if isinstance(stop, SombrlError) and not saved:
             raise
         kind = SombrlError if isinstance(stop, SombrlError) else RunFault
         raise kind(f"{str(stop).rstrip('.')}; {where}") from stop
-    finally:
-        for sink in sinks:
-            sink.close()
-        tell(sinks)
 
 
 class Watch:
@@ -243,13 +234,13 @@ class Watch:
             if row.get("rollout/ep_rew_mean") is not None:
                 self._returns[row["seed"]] = row["rollout/ep_rew_mean"]
         found = {
-            shown: [row[name] for row in rows if row.get(name) is not None] or None for shown, name in SHOWN.items()
+            shown: [row[name] for name in names for row in rows if row.get(name) is not None]
+            for shown, names in SHOWN.items()
         }
         return {
             "iteration": rows[0]["iteration"],
             "return": [self._returns.get(row["seed"], float("nan")) for row in rows],
-            **found,
-            "model_loss": found["model_nll"] or found["model_loss"],
+            **{shown: values for shown, values in found.items() if values},
             "decisions_per_s": sum(part[0]["time/fps"] for part in parts),
         }
 
@@ -269,16 +260,6 @@ class Watch:
                 if line not in self._told:
                     self._told.add(line)
                     print(line, file=sys.stderr, flush=True)
-
-
-SHOWN = {
-    "bonus_weight": "explore/bonus_weight",
-    "mean_std": "explore/mean_std",
-    "bonus_share": "explore/bonus_share",
-    "model_nll": "model/nll",
-    "model_loss": "model/loss",
-}
-"""What the progress line shows, by its metric."""
 
 
 def _fault(part: Part, reason: str) -> Exception:
