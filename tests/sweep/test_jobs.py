@@ -16,7 +16,7 @@ from sombrl.cli.main import main
 from sombrl.config.run import RunConfig
 from sombrl.records import SombrlError
 from sombrl.storage.run_folder import RunFolder
-from sombrl.sweep import jobs
+from sombrl.sweep import jobs, side_by_side
 from sombrl.sweep.local import LocalBackend, cores_here
 from sombrl.sweep.parts import split
 from tests.small import SMALL_FLAGS, call, reproducible_rows
@@ -169,14 +169,12 @@ def test_seeds_are_split_evenly():
     assert list(split(RunConfig(seeds=2), 2)) == ["parts/seed-0", "parts/seed-1"]
 
 
-def test_how_many_processes(monkeypatch, capsys):
-    config = sombrl.make("gp-icem", "pendulum").config
-
+def test_how_many_processes(monkeypatch):
     def number(given: int | None, seeds: int) -> int:
-        return jobs.processes(given, config, RunConfig(seeds=seeds))
+        return side_by_side.processes(given, seeds)
 
     monkeypatch.delenv("SOMBRL_JOBS")
-    monkeypatch.setattr(jobs, "cores_here", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(side_by_side, "cores_here", lambda: [0, 1, 2, 3])
     assert [number(None, seeds) for seeds in (1, 3, 4, 9)] == [1, 3, 4, 4]
     assert number(2, 9) == 2 and number(16, 3) == 3 and number(8, 1) == 1
     monkeypatch.setenv("SOMBRL_JOBS", "2")
@@ -194,9 +192,9 @@ def test_what_cannot_be_split_says_so_when_asked_to(capsys, monkeypatch):
     class Config:
         start_from = "runs/explored"
 
-    assert jobs.processes(None, Config(), RunConfig(seeds=2)) == 1
+    assert jobs._parts(None, Config(), RunConfig(seeds=2)) == 1
     assert capsys.readouterr().err == ""
-    assert jobs.processes(2, Config(), RunConfig(seeds=2)) == 1
+    assert jobs._parts(2, Config(), RunConfig(seeds=2)) == 1
     assert capsys.readouterr().err.count("one process trains all seeds") == 1
 
 

@@ -1,6 +1,5 @@
 """A run whose seeds are trained by several processes: its parts, each an ordinary run, as a worker finds them."""
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from sombrl.runs.work import AbstractWork, Attempts
 from sombrl.storage import checkpoint
 from sombrl.storage.run_folder import RunFolder
 from sombrl.sweep.places import AbstractPlace
+from sombrl.sweep.side_by_side import Said
 
 
 def split(run_config: RunConfig, parts: int) -> dict[str, RunConfig]:
@@ -36,8 +36,6 @@ class Part(AbstractWork):
     def __init__(self, folder: RunFolder, logs: Path, until: int):
         self.folder, self.until = folder, until
         self.attempts = Attempts(logs / f"{folder.path.name}.jsonl")  # a run begins in an empty folder
-        self.said = logs / f"{folder.path.name}.said"
-        """What its process has to tell the user."""
 
     @property
     def finished(self) -> bool:
@@ -80,10 +78,10 @@ class PartsPlace(AbstractPlace):
 
     def run(self, names: Sequence[str], command: Sequence[str]) -> None:
         """Train parts from where they are; the first one makes films, as one process would of the first seed."""
-        folder, parts = RunFolder.open(self.path), self.folders()
+        folder, parts, said = RunFolder.open(self.path), self.folders(), Said(self.root / "logs")
         for name in names:
             films = self.films and name == next(iter(parts))
-            with open(parts[name].said, "a", buffering=1) as said, contextlib.redirect_stderr(said):
+            with said.by(name):
                 try:
                     self._train(folder, parts[name].folder.path, list(command), films)
                 except (SombrlError, RunFault) as stop:
