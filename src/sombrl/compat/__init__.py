@@ -59,7 +59,7 @@ class MovedLoader(importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """The module under its new name, with one line that names it."""
-        warnings.warn(f"{spec.name} is now {self.new}; the old name works until sombrl 0.3.", FutureWarning, 2)
+        warnings.warn(f"{spec.name} is now {self.new}; the old name works until sombrl 0.2.", FutureWarning, 2)
         module = importlib.import_module(self.new)
         self.own_spec = module.__spec__
         return module
