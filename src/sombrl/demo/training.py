@@ -17,7 +17,7 @@ from sombrl.runs.work import AbstractWork, Attempts
 from sombrl.storage.merged_metrics import MergedMetrics
 from sombrl.storage.run_folder import RunFolder
 from sombrl.sweep.places import AbstractPlace
-from sombrl.sweep.side_by_side import Line, Said, run_side_by_side
+from sombrl.sweep.side_by_side import Said, run_side_by_side, summary
 from sombrl.training.progress import Progress
 
 STORY = "story.npz"
@@ -41,12 +41,12 @@ def train_strategies(
 
 def _train_side_by_side(place: "Strategies", command: list[str]) -> None:
     names, seeds = list(place.configs), place.run_config.seeds
-    line, merged = Line(), MergedMetrics([RunFolder(place.out / name) for name in names], [seeds] * len(names))
+    merged = MergedMetrics([RunFolder(place.out / name) for name in names], [seeds] * len(names))
     shown = Progress(place.run_config.episodes, f"gp-icem · {place.run_config.env} · {' and '.join(names)}", seeds)
 
     def look(going: bool) -> None:
         for iteration in merged.new() if going else ():
-            shown.iteration(line(iteration))
+            shown.iteration(summary(iteration))
 
     run_side_by_side(place, command, shown, look, saved=lambda: "run the demo again")
     print()

@@ -25,7 +25,7 @@ from sombrl.storage.merged_metrics import MergedMetrics, first_missing
 from sombrl.storage.run_folder import RunFolder
 from sombrl.sweep.local import gpu_left_free
 from sombrl.sweep.parts import PartsPlace, split
-from sombrl.sweep.side_by_side import Line, processes, run_side_by_side
+from sombrl.sweep.side_by_side import processes, run_side_by_side, summary
 from sombrl.training.progress import Progress
 
 
@@ -148,7 +148,7 @@ class Watch:
     """Brings what the parts of a run write into the run's own folder."""
 
     def __init__(self, folder: RunFolder, run_config: RunConfig):
-        self._folder, self._line = folder, Line()
+        self._folder = folder
         first = first_missing(folder, run_config.seeds)
         folder.truncate(first)  # half an iteration, of a kill in the middle of writing it
         counts = [own.seeds for own in split(run_config, len(folder.parts)).values()]
@@ -162,7 +162,7 @@ class Watch:
             for sink in sinks:
                 sink.write(rows)
             if shown is not None:
-                shown.iteration(self._line(iteration))
+                shown.iteration(summary(iteration))
         tell(sinks)
         self._take_films()
 

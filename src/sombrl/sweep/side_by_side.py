@@ -124,27 +124,17 @@ class Said:
                     print(line, file=sys.stderr, flush=True)
 
 
-class Line:
-    """The progress line of iterations that several processes have finished, from their metrics."""
-
-    def __init__(self) -> None:
-        self._returns: dict[tuple[int, int], float] = {}
-
-    def __call__(self, parts: Sequence[Sequence[Row]]) -> dict[str, Any]:
-        """What `Progress.iteration` takes; a seed whose episode goes on shows its last return."""
-        rows = [row for part in parts for row in part]
-        for i, part in enumerate(parts):
-            for row in part:
-                before = self._returns.get((i, row["seed"]), math.nan)
-                now = row.get("rollout/ep_rew_mean")
-                self._returns[i, row["seed"]] = before if now is None else now
-        found = {
-            shown: [row[name] for name in names for row in rows if row.get(name) is not None]
-            for shown, names in SHOWN.items()
-        }
-        return {
-            "iteration": rows[0]["iteration"],
-            "return": list(self._returns.values()),
-            **{shown: values for shown, values in found.items() if values},
-            "decisions_per_s": sum(part[0]["time/fps"] for part in parts),
-        }
+def summary(parts: Sequence[Sequence[Row]]) -> dict[str, Any]:
+    """What `Progress.iteration` takes, from the metrics of an iteration that several processes have finished."""
+    rows = [row for part in parts for row in part]
+    returns = [row.get("rollout/ep_rew_mean") for row in rows]
+    found = {
+        shown: [row[name] for name in names for row in rows if row.get(name) is not None]
+        for shown, names in SHOWN.items()
+    }
+    return {
+        "iteration": rows[0]["iteration"],
+        "return": [math.nan if value is None else value for value in returns],
+        **{shown: values for shown, values in found.items() if values},
+        "decisions_per_s": sum(part[0]["time/fps"] for part in parts),
+    }
