@@ -17,6 +17,7 @@ MOVED = {
     "sombrl.dynamics.rssm": "sombrl.dreamer.rssm",
     "sombrl.envs.rc_car_prior": "sombrl.dynamics.rc_car_prior",
     "sombrl.evaluation": "sombrl.runs.evaluate",
+    "sombrl.experiments.cell_folder": "sombrl.runs.cell_folder",
     "sombrl.experiments": "sombrl.paper.experiments",
     "sombrl.extras": "sombrl.optional",
     "sombrl.lab": "sombrl.paper.lab",
