@@ -40,6 +40,7 @@ MOVED = {
     "sombrl.signals": "sombrl.runs.signals",
     "sombrl.sinks": "sombrl.runs.sinks",
     "sombrl.starts": "sombrl.controllers.initial_states",
+    "sombrl.sweep.fields": "sombrl.algorithms.settings",
     "sombrl.together": "sombrl.training.lockstep",
     "sombrl.train": "sombrl.runs.train",
     "sombrl.video": "sombrl.runs.video",
