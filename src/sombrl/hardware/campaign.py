@@ -9,12 +9,13 @@
     STOP                            create it, and the car stops
 
 Policy n is trained from the episodes before n, then episode n is driven with it. Every file appears complete or not at
-all, so whatever process dies, and when, the campaign goes on with the policy or the episode that is missing.
+all, so when any process dies, at any moment, the campaign goes on with the policy or the episode that is missing.
 """
 
 import contextlib
 import dataclasses
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -114,29 +115,28 @@ class Campaign:
         config = dataclasses.replace(self.config, episodes=episodes)
         write_whole(self.path / "config.json", json.dumps(to_json(config), indent=2))
 
-    def require_same(self, wanted: CampaignConfig) -> None:
+    def require_same(self, given: CampaignConfig) -> None:
         """A campaign is resumed as it was begun; only its number of episodes may change."""
         config = self.config
         for field in dataclasses.fields(CampaignConfig):
-            ours, theirs = getattr(wanted, field.name), getattr(config, field.name)
+            ours, theirs = getattr(given, field.name), getattr(config, field.name)
             if field.name != "episodes" and ours != theirs:
                 flag = "--" + field.name.replace("_", "-")
                 raise SombrlError(
                     f"{self.path} was begun with {flag} {theirs}, not {ours}: leave {flag} out, or choose another "
                     "folder."
                 )
-        if wanted.episodes < (done := self.committed()):
-            raise SombrlError(f"{self.path} already has {done} episodes: --episodes cannot be {wanted.episodes}.")
+        if given.episodes < (done := self.committed()):
+            raise SombrlError(f"{self.path} already has {done} episodes: --episodes cannot be {given.episodes}.")
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> contextlib.AbstractContextManager[None]:
         """Be the only controller."""
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(self.folder.lock())
-            except SombrlError:
-                raise SombrlError(f"another process is driving the campaign {self.path}: only one may.") from None
-            yield
+        return _only(self.folder, f"another process is driving the campaign {self.path}: only one may.", patience=0.0)
+
+    def lock_learner(self) -> contextlib.AbstractContextManager[None]:
+        """Be the only learner; one whose controller was killed needs a moment to notice."""
+        folder = RunFolder(self.learner)
+        return _only(folder, f"another learner works on {self.path}: only one may.", patience=10.0)
 
     # ------------------------------------------------------------------------------------------ the state
 
@@ -169,7 +169,7 @@ class Campaign:
         return [Episode.load(self.episode_path(n)) for n in range(number)]
 
     def policy(self, number: int) -> tuple[Actor, dict[str, Any]]:
-        """Policy and metadata; refuses one that is for something else than this car."""
+        """Policy and metadata; refuses one that does not fit the car."""
         actor, meta = Actor.load(self.policy_path(number))
         if (actor.obs_dim, actor.action_dim) != (OBS_DIM, ACTION_DIM):
             raise SombrlError(
@@ -183,6 +183,22 @@ class Campaign:
         self.folder.truncate(number)
         self.folder.append([{"iteration": number, **row}])
         episode.save(self.episode_path(number))
+
+
+@contextlib.contextmanager
+def _only(folder: RunFolder, refusal: str, patience: float) -> Iterator[None]:
+    """Hold a folder's lock, or refuse after so many seconds."""
+    deadline = time.monotonic() + patience
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(folder.lock())
+                break
+            except SombrlError:
+                if time.monotonic() >= deadline:
+                    raise SombrlError(refusal) from None
+                time.sleep(0.05)
+        yield
 
 
 def is_campaign(path: Path) -> bool:

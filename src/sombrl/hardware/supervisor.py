@@ -1,4 +1,4 @@
-"""Between the policy and the car: whatever the policy does, the car gets a command that is allowed, or stops.
+"""Between the policy and the car: whatever the policy asks for, the car gets an allowed command or stops.
 
 The rules are checked anew at every tick and know nothing of learning. The first that applies decides:
 
