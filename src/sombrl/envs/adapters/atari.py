@@ -42,7 +42,7 @@ class Protocol:
     frames: int = 108_000
     """The time limit, half an hour of play; it truncates."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Refuse what no game could be played by."""
         check_count(self.size, "size")
         check_count(self.frames, "frames")
@@ -69,7 +69,6 @@ class AtariEnvs(AbstractEnvs):
     """
 
     task = None
-    downstream: dict = {}  # noqa: RUF012
 
     def __init__(
         self,
@@ -183,7 +182,7 @@ class AtariEnvs(AbstractEnvs):
 
     def physical(self, actions: np.ndarray) -> np.ndarray:
         """The chosen actions by the emulator's numbers."""
-        return np.array(self._actions)[np.argmax(actions, axis=-1)]
+        return np.asarray(np.array(self._actions)[np.argmax(actions, axis=-1)])
 
     def get_state(self) -> dict[str, np.ndarray]:
         """The episodes and what was done in them.

@@ -42,7 +42,6 @@ class DMCEnvs(AbstractEnvs):
     """
 
     task = None
-    downstream: dict = {}  # noqa: RUF012
 
     def __init__(
         self,
@@ -191,7 +190,7 @@ class DMCEnvs(AbstractEnvs):
         self._frames = np.array(state["frames"], np.int64)
 
     def _state_size(self) -> int:
-        return self.envs[0].physics.get_state(_integration()).size
+        return int(self.envs[0].physics.get_state(_integration()).size)
 
     def render(self, row: int) -> np.ndarray:
         """The view of the task's first camera, uint8 [240, 320, 3]."""

@@ -73,7 +73,7 @@ def _make_id(name: str, kwargs: Mapping[str, Any], render: bool) -> gymnasium.En
         raise SombrlError(f"{name} could not be made: {first_line(error)}") from error
 
 
-def _call_factory(factory: Callable, kwargs: Mapping[str, Any], render: bool) -> gymnasium.Env:
+def _call_factory(factory: Callable[..., Any], kwargs: Mapping[str, Any], render: bool) -> gymnasium.Env:
     mode = {"render_mode": "rgb_array"} if render and _takes_render_mode(factory) else {}
     try:
         env = factory(**{**mode, **kwargs})
@@ -96,7 +96,7 @@ def _refuse_strangers(env: object, what: str) -> None:
         raise SombrlError(f"{what} is a vector environment; pass a single one, sombrl makes one per seed.")
 
 
-def _takes_render_mode(factory: Callable) -> bool:
+def _takes_render_mode(factory: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):
