@@ -71,4 +71,5 @@ class Replay(eqx.Module):
     def sample(self, number: int, *, key: Key[Array, ""]) -> Transition:
         """`number` rows drawn uniformly with replacement; meaningless while the buffer is empty."""
         rows = jr.randint(key, (number,), 0, jnp.maximum(self.count, 1))
-        return jax.tree.map(lambda leaf: leaf[rows], self.data)
+        drawn: Transition = jax.tree.map(lambda leaf: leaf[rows], self.data)
+        return drawn

@@ -121,7 +121,7 @@ def weighted_moments(
 ) -> tuple[Float[Array, "horizon plan"], Float[Array, "horizon plan"]]:
     """The mean and variance of plans whose weights sum to 1."""
 
-    def average(values):  # "highest": a GPU would use TF32, of three digits
+    def average(values: Array) -> Array:  # "highest": a GPU would use TF32, of three digits
         return jnp.einsum("b,bhp->hp", weights, values, precision="highest")
 
     mean = average(plans)
@@ -177,7 +177,7 @@ class ICEM(AbstractController):
         )
         if config.population_decay == 1:
 
-            def body(i, search):
+            def body(i: Any, search: _Search) -> _Search:
                 key = jr.fold_in(noise_key, i)
                 return self._iterate(search, mdp, belief, config.num_samples, key, particle_key)
 

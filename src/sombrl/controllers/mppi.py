@@ -1,6 +1,7 @@
 """MPPI (Williams et al. 2017): every candidate counts, weighted by the exponential of its return."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -97,7 +98,7 @@ class MPPI(AbstractController):
         config = self.config
         noise_key, particle_key = jr.split(key)
 
-        def iterate(i, carry):
+        def iterate(i: Any, carry: tuple[Array, ...]) -> tuple[Array, ...]:
             mean, variance, best_score, num_nan = carry
             key = jr.fold_in(noise_key, i)
             plans = sample_plans(mean, jnp.sqrt(variance), config.num_samples, config.noise_exponent, key=key)

@@ -32,7 +32,7 @@ def coloured_noise(
     real_scale = jnp.where(real, math.sqrt(2.0), 1.0) * amplitude / std
     imag_scale = jnp.where(real, 0.0, 1.0) * amplitude / std
 
-    def sequence(normal):
+    def sequence(normal: Array) -> Array:
         return jnp.fft.irfft(jax.lax.complex(normal[0] * real_scale, normal[1] * imag_scale), n=horizon)
 
     # Drawn flat: threefry in three dimensions gives the same numbers, but on a CPU (jax 0.10) it takes five

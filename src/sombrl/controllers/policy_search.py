@@ -273,7 +273,7 @@ class PolicySearch(AbstractController):
         obs = jax.vmap(lambda key: self.starts(key=key))(jr.split(start_key, config.judged_rollouts))
         running = jnp.ones(config.judged_rollouts, jnp.float32)
 
-        def decide(carry, key: Key[Array, ""]):
+        def decide(carry: tuple[Array, Array, Array], key: Key[Array, ""]) -> tuple[Any, None]:
             obs, running, total = carry
             action = jax.vmap(lambda obs: jnp.tanh(gaussian(actor, obs)[0]))(obs)
             next_obs, reward, ended = _step(mdp, obs, action, key=key)
@@ -287,13 +287,17 @@ class PolicySearch(AbstractController):
         """What SAC sees: imagined rewards have the bonus and the task's weight in them already."""
         one, zero = jnp.ones((), jnp.float32), jnp.zeros((), jnp.float32)
         where = lambda m: (m.bonus, m.bonus_weight, m.task_weight)  # noqa: E731
-        return eqx.tree_at(where, mdp, (NoBonus(), zero, one), is_leaf=lambda leaf: leaf is mdp.bonus)
+        alone: ImaginedMDP = eqx.tree_at(where, mdp, (NoBonus(), zero, one), is_leaf=lambda leaf: leaf is mdp.bonus)
+        return alone
 
 
 def _step(
     mdp: ImaginedMDP, obs: Float[Array, "batch obs"], action: Float[Array, "batch plan"], *, key: Key[Array, ""]
 ) -> tuple[Float[Array, "batch obs"], Float[Array, " batch"], Bool[Array, " batch"]]:
     """One imagined decision everywhere: next observations, rewards with the bonus in them, and what has ended."""
-    step = jax.vmap(lambda obs, action, key: mdp.step(obs, action, key=key))
-    next_obs, reward, discount = step(obs, action, jr.split(key, obs.shape[0]))
+
+    def step(obs: Array, action: Array, key: Key[Array, ""]) -> tuple[State, Array, Array]:
+        return mdp.step(obs, action, key=key)
+
+    next_obs, reward, discount = jax.vmap(step)(obs, action, jr.split(key, obs.shape[0]))
     return next_obs, reward, discount == 0

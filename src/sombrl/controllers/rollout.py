@@ -1,5 +1,7 @@
 """Imagined rollouts and their returns: the only scan over time."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,7 +16,7 @@ def imagined_return(
 ) -> Float[Array, ""]:
     """Σ_t (Π discounts) · reward along one imagined trajectory; nothing is earned once the task has ended."""
 
-    def step(carry, inputs):
+    def step(carry: tuple[State, Array, Array], inputs: tuple[Array, Array]) -> tuple[Any, None]:
         state, alive, total = carry
         action, time = inputs
         state, reward, discount = mdp.step(state, action, key=jr.fold_in(key, time))
@@ -45,7 +47,7 @@ def score_candidates(
     """
     keys = jr.split(key, particles if mdp.stochastic else 1)
 
-    def score(actions):
+    def score(actions: Array) -> Array:
         return jnp.mean(jax.vmap(lambda k: imagined_return(mdp, state, actions, key=k))(keys))
 
     scores = jax.vmap(score)(candidates)

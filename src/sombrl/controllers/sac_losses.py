@@ -24,10 +24,13 @@ STD_FLOOR = 1e-3
 COUNT_CAP = 1e6
 """Running statistics forget after so many values: no new batch ever counts for less than its share of this."""
 
+Actor = Callable[[Float[Array, " obs"]], Float[Array, " heads"]]
+"""A network from an observation to the mean and the log-std of the policy's Gaussian, side by side."""
+
 BonusScale = Literal["z-score", "scale", "none"]
 
 
-def gaussian(actor: Callable, obs: Float[Array, " obs"]) -> tuple[Float[Array, " plan"], Float[Array, " plan"]]:
+def gaussian(actor: Actor, obs: Float[Array, " obs"]) -> tuple[Float[Array, " plan"], Float[Array, " plan"]]:
     """The mean and log-std of the Gaussian that the tanh squashes, at one state."""
     mean, log_std = jnp.split(actor(obs), 2)
     return mean, jnp.clip(log_std, *LOG_STD_BOUNDS)
@@ -44,7 +47,7 @@ def squash(
 
 
 def sample_actions(
-    actor: Callable, obs: Float[Array, "batch obs"], noise: Float[Array, "batch plan"]
+    actor: Actor, obs: Float[Array, "batch obs"], noise: Float[Array, "batch plan"]
 ) -> tuple[Float[Array, "batch plan"], Float[Array, " batch"]]:
     """An action and its log-probability at each state, reparametrised."""
     return jax.vmap(lambda obs, noise: squash(*gaussian(actor, obs), noise))(obs, noise)
@@ -55,7 +58,8 @@ def twin_q(
 ) -> Float[Array, "critics batch"]:
     """What each critic says. Their parameters are stacked, so this is one program."""
     inputs = jnp.concatenate([obs, action], axis=1)
-    return jax.vmap(lambda critic: jax.vmap(critic)(inputs)[:, 0])(critics)
+    q: Array = jax.vmap(lambda critic: jax.vmap(critic)(inputs)[:, 0])(critics)
+    return q
 
 
 class CriticRows(eqx.Module):

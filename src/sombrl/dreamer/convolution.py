@@ -75,7 +75,8 @@ def _meets(kernel: int, folded: bool, resolution: Resolution) -> np.ndarray:
             where = (place + tap - reach) // 2
         case "zeros":
             where = place + tap - reach - 1  # a pixel has the second place, a zero the first
-    return where[:, None, None] == (neighbour if resolution == "repeat" else 2 * neighbour + within)
+    met: np.ndarray = where[:, None, None] == (neighbour if resolution == "repeat" else 2 * neighbour + within)
+    return met
 
 
 def fold(image: Float[Array, "height width 1 channel"]) -> Float[Array, "height2 width2 4 channel"]:

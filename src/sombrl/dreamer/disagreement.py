@@ -76,7 +76,8 @@ class LatentEnsemble(eqx.Module):
     ) -> Float[Array, "members target"]:
         """What each member expects. Actions are cut to ±1, which is what the environment and the RSSM see of them."""
         x = jax.lax.stop_gradient((features, jnp.clip(action, -1.0, 1.0).astype(features.dtype)))
-        return jax.vmap(lambda member: member(*x))(self.members).astype(jnp.float32)
+        predictions: Array = jax.vmap(lambda member: member(*x))(self.members)
+        return predictions.astype(jnp.float32)
 
     def sigma(
         self, features: Float[Array, " features"], action: Float[Array, " action"], how: SigmaName = "mean-std"

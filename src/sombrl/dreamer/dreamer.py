@@ -8,6 +8,7 @@ Everything here is for one seed. `sombrl/dreamer/loop.py` runs it.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -180,7 +181,8 @@ class Dreamer:
     def initial_latents(self, rows: int) -> Latent:
         """Where episodes begin, [rows, ...], float32."""
         latent = zero_latent(self.size, jnp.dtype(jnp.float32))
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent)
+        latents: Latent = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent)
+        return latents
 
     # ------------------------------------------------------------------------------------------ learn
 
@@ -190,7 +192,7 @@ class Dreamer:
         """One update of everything."""
         parameters, static = eqx.partition(state.networks, eqx.is_array)
 
-        def loss(parameters):
+        def loss(parameters: Networks) -> Any:
             return self._loss(eqx.combine(parameters, static), state, batch, key=key)
 
         (_, (fresh, scale, gap, metrics)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
@@ -219,7 +221,9 @@ class Dreamer:
             bonus = jnp.asarray(constant, jnp.float32)
         return bonus, jnp.asarray(0.0 if explore.explore == "unsupervised" else 1.0, jnp.float32)
 
-    def _loss(self, networks: Networks, state: DreamerState, batch: Sequences, *, key: Key[Array, ""]):
+    def _loss(
+        self, networks: Networks, state: DreamerState, batch: Sequences, *, key: Key[Array, ""]
+    ) -> tuple[Array, tuple[Fresh, ReturnScale, Array, dict[str, Array]]]:
         """The sum of all losses, each a mean over the batch."""
         config, explore = self.config, self.config.explore
         observe_key, imagine_key, slow_key = jr.split(key, 3)
@@ -229,7 +233,6 @@ class Dreamer:
         metrics: dict[str, Float[Array, ""]] = {}
 
         # The world model: what the records were, from states that have seen them.
-        over_batch, over_all = jax.vmap, lambda f: jax.vmap(jax.vmap(f))
         tokens = over_all(net.encoder)(batch.obs)
         start = Latent(batch.deter.astype(self.dtype), jax.nn.one_hot(batch.stoch, self.size.classes, dtype=self.dtype))
         before = batch.action[:, :-1]
@@ -266,25 +269,26 @@ class Dreamer:
         if net.ensemble is not None and still.ensemble is not None:
             ensemble, measured = net.ensemble, still.ensemble
             targets = jnp.reshape(latents.stoch, (*latents.stoch.shape[:2], -1))
-            missed = over_batch(ensemble.loss)(features, actions, targets, batch.first)
+            missed = jax.vmap(ensemble.loss)(features, actions, targets, batch.first)
             losses["ensemble"] = jnp.mean(missed)
             for age, of_age in {"new": batch.new, "old": ~batch.new}.items():  # not every batch has new windows
                 metrics[f"sum/ensemble_{age}"] = jnp.sum(jnp.where(of_age, missed, 0.0))
                 metrics[f"count/ensemble_{age}"] = jnp.sum(of_age.astype(jnp.float32))
             recorded = over_all(lambda x, a: measured.sigma(x, a, explore.sigma))(features[:, :-1], actions[:, :-1])
-            rewards = over_batch(lambda r, s, first: with_bonus(r, s, bonus_weight, first))(
+            rewards = jax.vmap(lambda r, s, first: with_bonus(r, s, bonus_weight, first))(
                 rewards, recorded, batch.first
             )
             sigma = jnp.mean(recorded)
             slow_policy = self._cast(state.slow_policy)
 
             def slow_sigma(x: Array, key: Key[Array, ""]) -> Float[Array, ""]:
-                return measured.sigma(x, slow_policy.sample(x, key=key), explore.sigma)
+                slow: Array = measured.sigma(x, slow_policy.sample(x, key=key), explore.sigma)
+                return slow
 
             slow = jax.vmap(slow_sigma)(imagined.features[:, 0], jr.split(slow_key, imagined.features.shape[0]))
             gap = jnp.mean(imagined.sigma[:, 0]) - jnp.mean(slow)
         bootstrap = jnp.reshape(judged.returns[:, 0], batch.reward.shape)
-        replayed = over_batch(lambda *sequence: replay_value_loss(net.value, slow_value, *sequence))(
+        replayed = jax.vmap(lambda *sequence: replay_value_loss(net.value, slow_value, *sequence))(
             features, rewards, batch.terminal, batch.last, bootstrap
         )
         losses["replay_value"] = REPLAY_VALUE_SCALE * jnp.mean(replayed)
@@ -324,3 +328,8 @@ class Dreamer:
     def _cast(self, networks: Any) -> Any:
         """A copy that computes in `dtype`."""
         return jax.tree.map(lambda leaf: leaf.astype(self.dtype) if eqx.is_array(leaf) else leaf, networks)
+
+
+def over_all(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` of one record → of all records of a batch, [batch, time, ...]."""
+    return jax.vmap(jax.vmap(function))

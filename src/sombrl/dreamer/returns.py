@@ -64,7 +64,7 @@ def _backwards(
 ) -> Float[Array, " decision"]:
     """All of the state arrived at: r + c [(1 - λ) v + λ R], from the last decision, where R = v, to the first."""
 
-    def step(later, arrival):
+    def step(later: Array, arrival: tuple[Array, ...]) -> tuple[Array, Array]:
         reward, keep, value, trust = arrival
         now = reward + keep * ((1.0 - trust) * value + trust * later)
         return now, now

@@ -6,6 +6,7 @@ call. The members start apart and only data bring them together (Lakshminarayana
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -207,7 +208,7 @@ class EnsembleDynamics(AbstractVectorDynamics, AbstractDrawable, AbstractResampl
         member_key, noise_key = jr.split(key)
         chosen = jr.randint(member_key, (), 0, ensemble.number)
         # The outputs are gathered, not the weights: those would be copied for every particle.
-        output = jax.tree.map(lambda leaf: leaf[chosen], ensemble(state, action))
+        output: Output = jax.tree.map(lambda leaf: leaf[chosen], ensemble(state, action))
         std = output.std[: ensemble.heads.state_dim] * ensemble.scale
         return ensemble.next_state(state, output.mean) + std * jr.normal(noise_key, std.shape, std.dtype)
 
@@ -245,7 +246,7 @@ class EnsembleTask(AbstractTask):
     ) -> Bool[Array, ""]:
         """Whether termination is more likely than not."""
         logits = self.ensemble(state, action).termination
-        return jnp.zeros((), bool) if logits is None else jnp.mean(jax.nn.sigmoid(logits)) > 0.5
+        return jnp.zeros((), bool) if logits is None else jnp.asarray(jnp.mean(jax.nn.sigmoid(logits)) > 0.5)
 
 
 class EnsembleLearner(AbstractLearner):
@@ -257,7 +258,7 @@ class EnsembleLearner(AbstractLearner):
     learn_task: bool  # also fit the reward, and the termination if the config says so
     config: EnsembleConfig
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         """Refuse a termination that nobody asked to learn."""
         if self.config.learn_termination and not self.learn_task:
             raise SombrlError(f"{_flag('learn_termination')} needs a learned task: add --reward learned.")
@@ -298,21 +299,25 @@ class EnsembleLearner(AbstractLearner):
         """`steps_per_fit` gradient steps, each on a fresh batch; nothing while there are no data."""
         steps = self.config.steps_per_fit
 
-        def train(state):
+        def train(state: EnsembleState) -> tuple[EnsembleState, dict[str, Array]]:
             return self.update(state, self.sample(replay, steps, key=key))
 
-        def wait(state):
+        def wait(state: EnsembleState) -> tuple[EnsembleState, dict[str, Array]]:
             nothing = jax.eval_shape(train, state)[1]
             return state, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), nothing)
 
-        return train(state) if replay.at_least > 0 else jax.lax.cond(replay.count > 0, train, wait, state)
+        if replay.at_least > 0:
+            return train(state)
+        fitted: tuple[EnsembleState, dict[str, Array]] = jax.lax.cond(replay.count > 0, train, wait, state)
+        return fitted
 
     def sample(self, replay: Replay, steps: int, *, key: Key[Array, ""]) -> Transition:
         """What `steps` updates want: a batch each, or with bootstrap one per member, [steps, members, batch, ...]."""
         config = self.config
         shape = (steps, config.members, config.batch_size) if config.bootstrap else (steps, config.batch_size)
         rows = replay.sample(math.prod(shape), key=key)
-        return jax.tree.map(lambda leaf: jnp.reshape(leaf, (*shape, *leaf.shape[1:])), rows)
+        batches: Transition = jax.tree.map(lambda leaf: jnp.reshape(leaf, (*shape, *leaf.shape[1:])), rows)
+        return batches
 
     def update(self, state: EnsembleState, rows: Transition) -> tuple[EnsembleState, dict[str, Float[Array, ""]]]:
         """A gradient step per batch of `sample`: [steps, batch, ...], or [steps, members, batch, ...], one each.
@@ -328,7 +333,7 @@ class EnsembleLearner(AbstractLearner):
         outputs = ensemble.outputs.update(y.reshape(-1, y.shape[-1]))
         x, y = _over_rows(inputs.normalise, x), _over_rows(outputs.normalise, y)
 
-        def step(carry, batch):
+        def step(carry: tuple[MLP, Any], batch: tuple[Array, ...]) -> tuple[tuple[MLP, Any], dict[str, Array]]:
             members, memory = carry
             (_, metrics), gradient = jax.value_and_grad(self._loss, has_aux=True)(members, *batch)
             metrics["model/gradient_norm"] = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
@@ -381,7 +386,7 @@ class EnsembleLearner(AbstractLearner):
         """The mean over members, rows and outputs of the error: squared, or the negative log-likelihood."""
         heads = self.heads
 
-        def row_loss(network: MLP, x, y, ended):
+        def row_loss(network: MLP, x: Array, y: Array, ended: Array) -> Array:
             output = heads.split(network(x))
             if heads.learn_std:
                 losses = 0.5 * ((output.mean - y) / output.std) ** 2 + jnp.log(output.std)
@@ -406,7 +411,9 @@ class EnsembleLearner(AbstractLearner):
         return metrics["model/loss"], metrics
 
 
-def _over_rows(function, rows: Float[Array, "*members batch column"]) -> Float[Array, "*members batch column"]:
+def _over_rows(
+    function: Callable[[Array], Array], rows: Float[Array, "*members batch column"]
+) -> Float[Array, "*members batch column"]:
     for _ in range(rows.ndim - 1):
         function = jax.vmap(function)
     return function(rows)

@@ -5,7 +5,7 @@
 
 import dataclasses
 import functools
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -121,7 +121,7 @@ class GPFunction(eqx.Module):
     information_gain: Float[Array, " output"]  # ½ log det(I + K/s²)
     kernel: str = eqx.field(static=True)
 
-    def kernel_rows(self, z: Float[Array, " input"], output: int):
+    def kernel_rows(self, z: Float[Array, " input"], output: int) -> tuple[Float[Array, ""], Float[Array, " rank"]]:
         """k(z, z) and k(centers, z) of one output."""
         kernel = KERNELS[self.kernel]
         x = (z - self.input_mean) * self.input_scale[output]
@@ -262,7 +262,7 @@ class GPLearner(AbstractLearner):
         """The prior."""
         config, outputs, inputs = self.config, self.num_outputs, self.state_dim + self.action_dim
 
-        def repeat(leaf):
+        def repeat(leaf: Array) -> Array:
             return jnp.broadcast_to(leaf, (outputs, *leaf.shape))
 
         hyperparameters = Hyperparameters(
@@ -310,7 +310,7 @@ class GPLearner(AbstractLearner):
         norm_bound = self.config.norm_bound
         bounds = jnp.where(jnp.arange(self.num_outputs) < self.state_dim, norm_bound or jnp.inf, jnp.inf)
 
-        def condition_output(output):
+        def condition_output(output: tuple[Any, ...]) -> tuple[Posterior, Pivots, Array]:
             log_lengthscale, log_noise_std, targets, pivots, bound = output
             scaled = x * jnp.exp(-log_lengthscale)[None, :]
             noise_std = jnp.exp(log_noise_std)
@@ -348,23 +348,23 @@ class GPLearner(AbstractLearner):
         x, y, mask = x[order], y[order], mask[order]
         count = jnp.maximum(jnp.sum(mask.astype(jnp.float64)), 1.0)
 
-        def loss_of_output(log_lengthscale, log_noise_std, targets):
+        def loss_of_output(log_lengthscale: Array, log_noise_std: Array, targets: Array) -> Array:
             scaled = x * jnp.exp(-log_lengthscale)[None, :]
             likelihood = log_marginal_likelihood(kernel, scaled, targets, mask, jnp.exp(log_noise_std))
             departure = (log_lengthscale - jnp.log(config.lengthscale)) / config.lengthscale_prior_std
             return (0.5 * jnp.sum(departure**2) - likelihood) / count
 
-        def loss(hyper: Hyperparameters):
+        def loss(hyper: Hyperparameters) -> Array:
             losses = jax.vmap(loss_of_output)(hyper.log_lengthscale, hyper.log_noise_std, y.T)
             return jnp.sum(losses)
 
         optimiser = optax.adam(config.fit_learning_rate)
 
-        def unfinished(carry):
+        def unfinished(carry: tuple[Any, Any, Array, Array]) -> Array:
             _, _, gradient_size, step = carry
             return (step < config.fit_steps) & (gradient_size > 1e-3)
 
-        def step(carry):
+        def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
             hyper, opt_state, _, step = carry
             gradient = jax.grad(loss)(hyper)
             if not config.learn_noise:
@@ -411,7 +411,8 @@ class GPLearner(AbstractLearner):
             information_gain=posterior.information_gain,
             kernel=self.config.kernel,
         )
-        return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), function)
+        single: GPFunction = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), function)
+        return single
 
 
 def _normalise(rows: Float[Array, "capacity column"], by: Normaliser) -> Float[Array, "capacity column"]:

@@ -206,7 +206,7 @@ class GreyBoxLearner(AbstractLearner):
             error = (jax.vmap(units.targets)(rows.targets[chosen]) - simulated) / std[None, :]
             return jnp.mean(jnp.sum(0.5 * error**2, axis=1)) + jnp.sum(jnp.log(std))
 
-        def step(carry, key):
+        def step(carry: tuple[Any, Any], key: Key[Array, ""]) -> tuple[tuple[Any, Any], Array]:
             free, memory = carry
             uniform = jr.uniform(key, (self.system.batch_size,), jnp.float32)
             value, gradient = jax.value_and_grad(loss)(free, rows.pick(uniform))

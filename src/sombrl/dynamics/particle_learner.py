@@ -44,7 +44,7 @@ class ParticleLearner(AbstractLearner):
     noise_std: Float[Array, " target"] | None = None  # at first, physical; default: 0.2 of the targets' std
     domain_of: AbstractSimulator | None = None  # whose domain is measured on, where it is not the prior's
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         """Refuse scales that do not fit the outputs."""
         scales, targets = self.config.additive_scales, self.coordinates.target_dim
         if scales is not None and len(scales) != targets:
@@ -163,7 +163,7 @@ class ParticleLearner(AbstractLearner):
         statistics = state.particles.statistics
         inference, sampler = self.inference(estimator, statistics), self.sampler(statistics)
 
-        def step(carry, key):
+        def step(carry: tuple[Any, ...], key: Key[Array, ""]) -> tuple[tuple[Any, ...], Metrics]:
             networks, raw, memory = carry
             batch_key, prior_key = jr.split(key)
             batch = sampler(rows, key=batch_key)
@@ -175,13 +175,13 @@ class ParticleLearner(AbstractLearner):
                 networks, raw = optax.apply_updates((networks, raw), change)
             return (networks, raw, memory), metrics
 
-        def chunk(carry, piece):
+        def chunk(carry: tuple[Any, _Best], piece: tuple[Array, Array]) -> tuple[tuple[Any, _Best], Metrics]:
             (state, best), (length, key) = carry, piece
             start = (state.particles.networks, state.particles.raw_noise, state.optimiser)
             shapes = jax.eval_shape(step, start, key)[1]
             nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
-            def one(i, inner):
+            def one(i: Any, inner: tuple[Any, Metrics]) -> tuple[Any, Metrics]:
                 return step(inner[0], jr.fold_in(key, i))
 
             (networks, raw, memory), metrics = jax.lax.fori_loop(0, length, one, (start, nothing))
@@ -214,7 +214,8 @@ class _Best(eqx.Module):
         leaves = jax.tree.leaves(new)
         finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
         wins = finite & (new.metrics["model/held_out_nll"] <= self.metrics["model/held_out_nll"])
-        return jax.tree.map(lambda new, old: jnp.where(wins, new, old), new, self)
+        better: _Best = jax.tree.map(lambda new, old: jnp.where(wins, new, old), new, self)
+        return better
 
 
 def judged(particles: Particles, rows: Rows) -> Metrics:
@@ -223,7 +224,7 @@ def judged(particles: Particles, rows: Rows) -> Metrics:
     mask = held < rows.count
     number = jnp.maximum(jnp.sum(mask.astype(jnp.float32)), 1.0)
 
-    def judge(x, y):
+    def judge(x: Array, y: Array) -> tuple[Array, Array]:
         error = y - particles.statistics.physical(jnp.mean(particles(x), axis=0))
         return particles.log_density(x, y), jnp.sum(error**2)
 

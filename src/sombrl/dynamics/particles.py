@@ -116,7 +116,8 @@ class Particles(eqx.Module):
     def __call__(self, x: Float[Array, " input"]) -> Float[Array, "particles target"]:
         """Every particle's value at one physical input; the values are normalised."""
         x = self.statistics.inputs(x)
-        return jax.vmap(lambda network: network(x))(self.networks)
+        values: Array = jax.vmap(lambda network: network(x))(self.networks)
+        return values
 
     def log_density(self, x: Float[Array, " input"], y: Float[Array, " target"]) -> Float[Array, ""]:
         """log of the equal mixture of the particles' Gaussians, physical units, summed over outputs."""

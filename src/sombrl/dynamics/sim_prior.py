@@ -135,11 +135,13 @@ class SimulatorPrior(AbstractFunctionPrior):
         return 1.0 / points if self.estimator in ("ssge", "nu-method") else 1.0
 
 
-@jax.custom_batching.sequential_vmap
+@jax.custom_batching.sequential_vmap  # type: ignore[untyped-decorator]
 def _one_cholesky(matrix: Float[Array, "points points"]) -> Float[Array, "points points"]:
-    return jnp.linalg.cholesky(matrix)
+    factor: Array = jnp.linalg.cholesky(matrix)
+    return factor
 
 
 def _cholesky(matrix: Float[Array, "points points"]) -> Float[Array, "points points"]:
     """On a CPU one after the other under vmap: batched LAPACK inside a loop can hang there."""
-    return _one_cholesky(matrix) if jax.default_backend() == "cpu" else jnp.linalg.cholesky(matrix)
+    factor: Array = _one_cholesky(matrix) if jax.default_backend() == "cpu" else jnp.linalg.cholesky(matrix)
+    return factor

@@ -87,7 +87,8 @@ def likelihood_slopes(
 
 def evaluate(networks: Network, x: Float[Array, "points input"]) -> Float[Array, "particles points target"]:
     """All networks at normalised inputs."""
-    return jax.vmap(lambda network: jax.vmap(network)(x))(networks)
+    values: Array = jax.vmap(lambda network: jax.vmap(network)(x))(networks)
+    return values
 
 
 class AbstractInference(eqx.Module):

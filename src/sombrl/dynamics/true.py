@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, PyTree
 
 from sombrl.dynamics.base import AbstractLearner, AbstractVectorDynamics
 from sombrl.envs.base import AbstractWorld
@@ -25,7 +25,7 @@ class TrueDynamics(AbstractVectorDynamics):
     def predict(self, state: Float[Array, " state"], action: Float[Array, " action"]) -> Prediction:
         """The next observation."""
 
-        def frame(inner, _):
+        def frame(inner: PyTree, _: None) -> tuple[PyTree, None]:
             return self.world.step(inner, action, key=jr.key(0))[0], None
 
         inner, _ = jax.lax.scan(frame, self.world.infer(state), None, length=self.action_repeat)

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Key, PyTree
@@ -38,10 +39,10 @@ class AbstractWorld(eqx.Module):
         """The known task on observations, for decisions of `action_repeat` frames."""
 
     @abc.abstractmethod
-    def draw(self, state: PyTree, axes) -> None:
+    def draw(self, state: PyTree, axes: Any) -> None:
         """Draw the state on matplotlib axes."""
 
-    def draw_trail(self, states: Sequence[PyTree], axes) -> None:
+    def draw_trail(self, states: Sequence[PyTree], axes: Any) -> None:
         """Add the states of an episode so far to what `draw` has drawn: nothing unless the world does better."""
 
     def downstream(self, action_repeat: int) -> dict[str, AbstractTask]:

@@ -168,7 +168,7 @@ def _check_raw(envs: GymnasiumEnvs, steps: int, options: dict[str, Any]) -> list
     return [*findings, *([Finding("ok", "terminated and truncated are booleans.")] if bools else [])]
 
 
-def _check_pictures(space: gymnasium.Space) -> list[Finding]:
+def _check_pictures(space: gymnasium.Space[Any]) -> list[Finding]:
     """Grey pictures of floats, which look like any other table of numbers."""
     boxes = space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else [space]
     return [
@@ -184,7 +184,7 @@ def _check_pictures(space: gymnasium.Space) -> list[Finding]:
     ]
 
 
-def _lies_outside(obs: Any, space: gymnasium.Space) -> bool:
+def _lies_outside(obs: Any, space: gymnasium.Space[Any]) -> bool:
     if isinstance(space, gymnasium.spaces.Dict):
         return any(_lies_outside(obs[key], one) for key, one in space.spaces.items())
     if isinstance(space, gymnasium.spaces.Box):

@@ -22,7 +22,7 @@ def check_count(value: object, name: str) -> int:
     good = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not good or value < 1:  # type: ignore[operator]
         raise SombrlError(f"{name} must be an integer ≥ 1, not {value!r}.")
-    return int(value)  # type: ignore[call-overload]
+    return int(value)  # type: ignore[call-overload,no-any-return]
 
 
 def check_choice(value: object, name: str, choices: Sequence[str]) -> str:

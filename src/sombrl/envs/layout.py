@@ -80,7 +80,7 @@ class ObsLayout:
 
     parts: tuple[Part, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Sort the parts."""
         object.__setattr__(self, "parts", tuple(sorted(self.parts, key=lambda part: part.name)))
 

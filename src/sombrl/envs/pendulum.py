@@ -1,6 +1,6 @@
 """Gymnasium's `Pendulum-v1` in JAX, with the paper's hanging start and sparse reward."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -114,7 +114,7 @@ class Pendulum(AbstractWorld):
             return None
         return 0.0 if self.reward == "dense" else 1.0
 
-    def draw(self, state: Float[Array, " state"], axes) -> None:
+    def draw(self, state: Float[Array, " state"], axes: Any) -> None:
         """The rod, its pivot and its bob; a faint circle shows where the bob can be."""
         theta = float(np.asarray(state)[0])
         x, y = -np.sin(theta), np.cos(theta)  # θ grows anticlockwise

@@ -124,7 +124,8 @@ def draw_parameters(fidelity: str, car: int, *, key: Key[Array, ""]) -> CarParam
     """One car from the ranges."""
     low, high = (jnp.array(jax.tree.leaves(side), jnp.float32) for side in RANGES[fidelity, car])
     tree = jax.tree.structure(DEFAULTS[fidelity, car])
-    return jax.tree.unflatten(tree, list(low + jr.uniform(key, low.shape, low.dtype) * (high - low)))
+    drawn: CarParameters = jax.tree.unflatten(tree, list(low + jr.uniform(key, low.shape, low.dtype) * (high - low)))
+    return drawn
 
 
 def advance(
@@ -150,7 +151,7 @@ def advance(
     h = dt / substeps
     slope = _slope(parameters, action, course, tyres)
 
-    def substep(moving: Moving, _):
+    def substep(moving: Moving, _: None) -> tuple[Moving, None]:
         first = slope(moving)
         if integrator == "legacy":
             place = _along(moving, 0.5 * h, first)

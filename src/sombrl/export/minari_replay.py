@@ -227,12 +227,12 @@ def _buffer(minari: Any, number: int, episode: Episode, parts: tuple[Part, ...])
     )
 
 
-def _observation_space(parts: tuple[Part, ...]) -> gymnasium.Space:
+def _observation_space(parts: tuple[Part, ...]) -> gymnasium.Space[Any]:
     spaces = {part.name: _space(part) for part in parts}
     return gymnasium.spaces.Dict(spaces) if len(parts) > 1 else spaces[parts[0].name]
 
 
-def _space(part: Part) -> gymnasium.Space:
+def _space(part: Part) -> gymnasium.Space[Any]:
     if part.kind == "discrete":
         return Discrete(part.size or 1, start=part.start)
     if part.kind == "image":
@@ -240,7 +240,7 @@ def _space(part: Part) -> gymnasium.Space:
     return Box(-np.inf, np.inf, part.shape, np.float32)
 
 
-def _action_space(envs: AbstractEnvs) -> gymnasium.Space:
+def _action_space(envs: AbstractEnvs) -> gymnasium.Space[Any]:
     size = envs.spec.action_dim
     if envs.spec.discrete:
         choices = envs.physical(np.eye(size, dtype=np.float32))
