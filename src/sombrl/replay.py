@@ -37,7 +37,7 @@ class Replay(eqx.Module):
 
     @property
     def at_least(self) -> int:
-        """So many rows hold data for sure: what can be known when a program is compiled."""
+        """A lower bound on `count` that is known when a program is compiled."""
         return 0
 
     @property

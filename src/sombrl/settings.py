@@ -1,4 +1,4 @@
-"""The settings of the paper as plain data, read by the loop only."""
+"""The settings of the paper as plain data, read only by the training loops."""
 
 import dataclasses
 import math
@@ -133,30 +133,30 @@ class Unsupervised:
 
     @property
     def resets(self) -> bool:
-        """As `base`."""
+        """Whether every iteration begins with a reset."""
         return self.base.resets
 
     @property
     def discount(self) -> float:
-        """As `base`."""
+        """γ of the returns."""
         return self.base.discount
 
     @property
     def rule(self) -> UpdateRule:
-        """As `base`."""
+        """When the model is updated."""
         return self.base.rule
 
     @property
     def longest(self) -> int:
-        """As `base`."""
+        """No chunk has more decisions than this."""
         return self.base.longest
 
     def chunk_length(self, iteration: int) -> int:
-        """As `base`."""
+        """Decisions between two updates of the model."""
         return self.base.chunk_length(iteration)
 
     def update_due(self, gathered: float, decisions: int) -> bool:
-        """As `base`."""
+        """Whether a chunk ends early."""
         return self.base.update_due(gathered, decisions)
 
 

@@ -47,14 +47,14 @@ Bonus = Callable[[Float[Array, "batch obs"], Float[Array, "batch plan"]], Float[
 
 
 class SACState(eqx.Module):
-    """All that is learned, with the optimisers' memory and the last value of each metric."""
+    """All that is learned, the optimisers' states, and the last value of each metric."""
 
     actor: MLP
     target_actor: MLP  # π̄, against which λ is tuned
     critic: MLP | BroNet  # two, stacked
     target_critic: MLP | BroNet
     log_temperature: Float[Array, ""]  # log α
-    log_bonus_factor: Float[Array, ""]  # what λ is multiplied with
+    log_bonus_factor: Float[Array, ""]  # what λ is multiplied by
     statistics: BonusStatistics
     actor_memory: Any
     critic_memory: Any
@@ -65,7 +65,7 @@ class SACState(eqx.Module):
 
 
 class Draws(eqx.Module):
-    """What a block of updates leaves to chance."""
+    """The random numbers of a block of updates."""
 
     real: Transition  # the batches, one after the other
     next_action: Float[Array, "rows plan"]  # noise of u' ~ π(·|x')
@@ -83,7 +83,7 @@ class SAC(AbstractController):
 
     @property
     def learns(self) -> bool:
-        """It has a policy."""
+        """Its state is a policy."""
         return True
 
     def for_evaluation(self) -> "SAC":
@@ -148,7 +148,7 @@ class SAC(AbstractController):
             draws = jax.vmap(lambda i: self._draw(mdp, replay, size, jr.fold_in(key, i)))(jnp.arange(number))
             return jax.lax.scan(lambda s, d: (self._block(s, mdp, size, d), None), state, draws)[0]
 
-        enough = replay.at_least >= config.learning_starts  # known now: the compiled program need not ask
+        enough = replay.at_least >= config.learning_starts  # known at compile time: no check in the program
         state = learn(state) if enough else _when(replay.count >= config.learning_starts, learn, state)
         metrics = {f"policy/{name}": value for name, value in state.latest.items()}
         metrics["policy/temperature"] = _exp(state.log_temperature)
@@ -156,7 +156,7 @@ class SAC(AbstractController):
         return state, metrics
 
     def _draw(self, mdp: ImaginedMDP, replay: Replay, size: int, key: Key[Array, ""]) -> Draws:
-        """What a block leaves to chance. Drawn for all blocks at once, outside their loop."""
+        """The random numbers of a block. Drawn for all blocks at once, outside their loop."""
         config = self.config
         real = replay.sample(size * config.batch_size, key=role_key(key, "batch"))
         real = eqx.tree_at(lambda rows: rows.reward, real, mdp.task_weight * real.reward)
@@ -329,7 +329,7 @@ class SAC(AbstractController):
         return tuned
 
     def renew(self, state: SACState, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> SACState:
-        """A soft reset: mix fresh parameters into the critics, each its own, and forget what Adam knew about them."""
+        """A soft reset: mix fresh parameters into each critic, and reset their Adam state."""
         config = self.config
         keys = jr.split(key, 4)
         critic = soft_reset(state.critic, self._critic(mdp, keys[0]), config.reset_mix)

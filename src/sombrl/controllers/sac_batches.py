@@ -15,7 +15,7 @@ from sombrl.networks.mlp import MLP
 from sombrl.records import State, Transition
 
 Role = Literal["batch", "imagine", "rollout", "shuffle", "next_action", "action", "target_action"]
-"""What random numbers are drawn for. A key each, so that what one role draws does not shift another's."""
+"""The uses of random numbers. Each has a key of its own, so that a change in one does not shift another."""
 
 
 def role_key(key: Key[Array, ""], role: Role) -> Key[Array, ""]:
@@ -53,7 +53,7 @@ def _branched(
         reward = mdp.task_weight * jax.vmap(mdp.task.reward)(obs, action, next_obs)
         ended = jax.vmap(mdp.task.terminated)(obs, action, next_obs)
         rows = Transition(obs, action, reward, next_obs, ended, jnp.zeros_like(ended))
-        return jnp.where(ended[:, None], start, next_obs), rows  # what has ended starts anew: no row is wasted
+        return jnp.where(ended[:, None], start, next_obs), rows  # what has ended restarts: no row is wasted
 
     _, rows = jax.lax.scan(forward, start, jr.split(role_key(key, "rollout"), config.rollout_length))
     order = jr.permutation(role_key(key, "shuffle"), config.rollout_length * start.shape[0])[:total]

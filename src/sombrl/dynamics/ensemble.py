@@ -97,7 +97,7 @@ def _flag(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-    """What the numbers of a member's output are: means of state and reward, their stds, a logit of termination."""
+    """The layout of a member's output: means of state and reward, their stds, a logit of termination."""
 
     state_dim: int
     reward: bool
@@ -128,7 +128,7 @@ class Heads:
 
 
 class Output(eqx.Module):
-    """What one member says at one (state, action), normalised units."""
+    """One member's output at one (state, action), normalised units."""
 
     mean: Float[Array, " target"]
     std: Float[Array, " target"]
@@ -157,7 +157,7 @@ class Ensemble(eqx.Module):
         return jax.vmap(lambda network: self.member(network, state, action))(self.members)
 
     def next_state(self, state: Float[Array, " state"], mean: Float[Array, " target"]) -> Float[Array, " state"]:
-        """The state that a normalised output stands for."""
+        """The next state of a normalised output."""
         predicted = self.outputs.denormalise(mean)[: self.heads.state_dim]
         return state + predicted if self.heads.target == "delta" else predicted
 
@@ -168,7 +168,7 @@ class Ensemble(eqx.Module):
 
 
 class EnsembleState(eqx.Module):
-    """All an ensemble learner knows."""
+    """The state of an ensemble learner."""
 
     ensemble: Ensemble
     optimiser: Any
@@ -213,14 +213,14 @@ class EnsembleDynamics(AbstractVectorDynamics, AbstractDrawable, AbstractResampl
         return ensemble.next_state(state, output.mean) + std * jr.normal(noise_key, std.shape, std.dtype)
 
     def draw(self, *, key: Key[Array, ""]) -> "DrawnMember":
-        """One member, for good."""
+        """One member, drawn once."""
         chosen = jr.randint(key, (), 0, self.ensemble.number)
         members = jax.tree.map(lambda leaf: leaf[chosen][None], self.ensemble.members)
         return DrawnMember(Ensemble(members, self.ensemble.inputs, self.ensemble.outputs, self.ensemble.heads))
 
 
 class DrawnMember(AbstractVectorDynamics):
-    """One member of an ensemble: certain of itself."""
+    """One member of an ensemble, with no epistemic uncertainty."""
 
     ensemble: Ensemble  # of one
 
@@ -259,13 +259,13 @@ class EnsembleLearner(AbstractLearner):
     config: EnsembleConfig
 
     def __check_init__(self) -> None:
-        """Refuse a termination that nobody asked to learn."""
+        """Refuse to learn the termination of a known task."""
         if self.config.learn_termination and not self.learn_task:
             raise SombrlError(f"{_flag('learn_termination')} needs a learned task: add --reward learned.")
 
     @property
     def heads(self) -> Heads:
-        """What the members put out."""
+        """The layout of the members' outputs."""
         config = self.config
         return Heads(
             state_dim=self.state_dim,
@@ -278,7 +278,7 @@ class EnsembleLearner(AbstractLearner):
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
-        """Clipping over all members, then AdamW; without decay that is Adam, and one pass over memory less."""
+        """Clipping over all members, then AdamW; without decay this is Adam, which saves a pass over memory."""
         config = self.config
         clip, decay = config.gradient_clip, config.weight_decay
         adam = optax.adamw(config.learning_rate, weight_decay=decay) if decay else optax.adam(config.learning_rate)
@@ -312,7 +312,7 @@ class EnsembleLearner(AbstractLearner):
         return fitted
 
     def sample(self, replay: Replay, steps: int, *, key: Key[Array, ""]) -> Transition:
-        """What `steps` updates want: a batch each, or with bootstrap one per member, [steps, members, batch, ...]."""
+        """The data of `steps` updates: a batch each, or with bootstrap one per member, [steps, members, batch, ...]."""
         config = self.config
         shape = (steps, config.members, config.batch_size) if config.bootstrap else (steps, config.batch_size)
         rows = replay.sample(math.prod(shape), key=key)
@@ -322,7 +322,7 @@ class EnsembleLearner(AbstractLearner):
     def update(self, state: EnsembleState, rows: Transition) -> tuple[EnsembleState, dict[str, Float[Array, ""]]]:
         """A gradient step per batch of `sample`: [steps, batch, ...], or [steps, members, batch, ...], one each.
 
-        The normalisers take all of it in before it is normalised.
+        The normalisers are updated with all of it before it is normalised.
         """
         ensemble = state.ensemble
         x = jnp.concatenate([rows.obs, rows.action], axis=-1)

@@ -98,7 +98,7 @@ class Normaliser(eqx.Module):
 
 
 class Hyperparameters(eqx.Module):
-    """What maximum likelihood moves, per output."""
+    """What maximum likelihood fits, per output."""
 
     log_lengthscale: Float[Array, "output input"]
     log_noise_std: Float[Array, " output"]
@@ -141,7 +141,7 @@ class GPFunction(eqx.Module):
 
 
 class GPState(eqx.Module):
-    """All a GP learner knows."""
+    """The state of a GP learner."""
 
     hyperparameters: Hyperparameters
     inputs: Normaliser
@@ -200,7 +200,7 @@ class GPDynamics(AbstractVectorDynamics, AbstractDrawable, AbstractInformed):
 
 
 class DrawnGP(AbstractVectorDynamics):
-    """One function from the posterior: certain of itself."""
+    """One function from the posterior, with no epistemic uncertainty."""
 
     function: GPFunction
     prior: AbstractPriorDraw  # [state, ...]
@@ -306,7 +306,7 @@ class GPLearner(AbstractLearner):
         x, y = _normalise(rows_in, state.inputs), _normalise(rows_out, state.outputs)
         kernel = KERNELS[self.config.kernel]
 
-        # The reward and the termination are no dynamics: no bound.
+        # The bound is for the dynamics only, not for the reward and the termination.
         norm_bound = self.config.norm_bound
         bounds = jnp.where(jnp.arange(self.num_outputs) < self.state_dim, norm_bound or jnp.inf, jnp.inf)
 
@@ -369,7 +369,7 @@ class GPLearner(AbstractLearner):
             gradient = jax.grad(loss)(hyper)
             if not config.learn_noise:
                 gradient = eqx.tree_at(lambda h: h.log_noise_std, gradient, replace_fn=jnp.zeros_like)
-            # A failed Cholesky must not poison the run: no step is better than a NaN step.
+            # A failed Cholesky must not end the run: no step is better than a NaN step.
             gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), gradient)
             with jax.numpy_dtype_promotion("standard"):  # optax relies on implicit promotion
                 updates, opt_state = optimiser.update(gradient, opt_state)
@@ -420,5 +420,5 @@ def _normalise(rows: Float[Array, "capacity column"], by: Normaliser) -> Float[A
 
 
 def _dot(a: Array, b: Array) -> Array:
-    """A product in full float32: the default of some accelerators (TF32) would drown σ."""
+    """A product in full float32: the default of some accelerators (TF32) has an error larger than σ."""
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

@@ -1,6 +1,6 @@
 """The score ∇ log p(f) of a prior over functions, at the values f = (f(x₁), …, f(xₙ)) of each particle.
 
-A Gaussian process has it in closed form. Of a simulator there are only draws, from which it must be estimated: by a
+A Gaussian process has it in closed form. For a simulator it is estimated from draws: by a
 Gaussian with their moments (SimFSVGD's default), or without assuming a form. Outputs are taken to be independent, so
 an estimator is written for one: values [particles, points] and draws [functions, points] in, scores of the values out.
 """
@@ -52,7 +52,7 @@ class AbstractFunctionPrior(eqx.Module):
 
     @abc.abstractmethod
     def legacy_weight(self, particles: int, points: int) -> float:
-        """What the authors' code multiplies this prior with."""
+        """The factor of this prior in the authors' code."""
 
 
 class GaussianProcessPrior(AbstractFunctionPrior):
@@ -104,7 +104,7 @@ def solve(
     def eliminate(j: Any, table: Array) -> Array:
         row: Array = jax.lax.dynamic_index_in_dim(table, j, 0, keepdims=False)
         column: Array = jax.lax.dynamic_index_in_dim(table, j, 1, keepdims=False)
-        row = row / jnp.maximum(row[j], 0.5 * resolution**2)  # below that, rounding has eaten the pivot
+        row = row / jnp.maximum(row[j], 0.5 * resolution**2)  # a smaller pivot is only rounding error
         factor = column - (jnp.arange(number, dtype=jnp.int32) == j).astype(column.dtype)
         rest: Array = table - factor[:, None] * row[None, :]
         return rest

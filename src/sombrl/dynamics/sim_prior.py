@@ -24,7 +24,7 @@ from sombrl.dynamics.prior_score import (
 
 DRAW_JITTER = 1e-5  # on the unit kernel, so that it can be factorised in float32
 STATISTICS_POINTS, STATISTICS_FUNCTIONS = 1000, 10
-TARGET_WIDENING = 1.5  # of the targets' std: the world may move more than the simulator does
+TARGET_WIDENING = 1.5  # of the targets' std: the real system may vary more than the simulator
 X_FLOOR, Y_FLOOR = 1e-3, 1e-6
 
 

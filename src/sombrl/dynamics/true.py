@@ -1,4 +1,4 @@
-"""The true system as if it were a model: planning on it gives the reference J(π*) that regret is measured against."""
+"""The true system as a model: planning on it gives the reference J(π*) that regret is measured against."""
 
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ ROUNDING = 1e-6  # of float32; a noise of exactly 0 has no likelihood
 
 
 class TrueDynamics(AbstractVectorDynamics):
-    """x' as the world computes it without noise: certain, and right."""
+    """x' as the world computes it, without noise and without uncertainty."""
 
     world: AbstractWorld  # without noise
     action_repeat: int = eqx.field(static=True)

@@ -18,22 +18,22 @@ from sombrl.exploration.weight import AbstractWeight, Constant
 
 
 def greedy() -> Exploration:
-    """Plan for the reward under the mean, and hope."""
+    """Certainty-equivalent planning: the reward under the mean model."""
     return Exploration(Mean(), NoBonus(), Constant(0.0))
 
 
 def pets() -> Exploration:
-    """Average the reward over sampled next states."""
+    """The reward averaged over sampled futures."""
     return Exploration(Resampled(), NoBonus(), Constant(0.0))
 
 
 def thompson() -> Exploration:
-    """Draw one world from the posterior and plan in it."""
+    """Plan in one posterior sample."""
     return Exploration(DrawnOnce(), NoBonus(), Constant(0.0))
 
 
 def hucrl(beta: float) -> Exploration:
-    """Let the planner choose the luckiest world within β standard deviations."""
+    """Plan in the most favourable dynamics within ±βσ, chosen by the planner."""
     return Exploration(Hallucinated(beta), NoBonus(), Constant(0.0))
 
 
@@ -43,7 +43,7 @@ def optimistic(bonus_weight: AbstractWeight, bonus: AbstractBonus | None = None)
 
 
 def unsupervised(bonus: AbstractBonus | None = None) -> Exploration:
-    """Explore for its own sake: the bonus without the task."""
+    """The bonus without the task's reward."""
     return Exploration(Mean(), bonus or EpistemicNorm(), Constant(1.0), task_weight=0.0)
 
 

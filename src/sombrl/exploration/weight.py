@@ -1,4 +1,4 @@
-"""λₙ, the weight of the bonus, as a part of its own: an array under jit, logged, and saved with the run."""
+"""λₙ, the weight of the bonus: an array under jit, logged, and saved with the run."""
 
 import abc
 import dataclasses
@@ -17,7 +17,7 @@ from sombrl.theory.confidence import beta
 
 
 class AbstractWeight(eqx.Module):
-    """λₙ as a function of the iteration n and of the model one is about to plan with."""
+    """λₙ as a function of the iteration n and of the model to plan with."""
 
     @abc.abstractmethod
     def __call__(self, iteration: Int[Array, ""], dynamics: AbstractDynamics) -> Float[Array, ""]:
@@ -25,7 +25,7 @@ class AbstractWeight(eqx.Module):
 
 
 class Constant(AbstractWeight):
-    """The same λ for ever (the paper's GP experiments: λ = 10)."""
+    """The same λ throughout (the paper's GP experiments: λ = 10)."""
 
     value: Float[Array, ""]
 
@@ -71,7 +71,7 @@ class Exponential(AbstractWeight):
 
 @dataclasses.dataclass(frozen=True)
 class TheoryConfig:
-    """What the theorems ask for and nobody knows; normalised units of the GP throughout."""
+    """The constants of the theorems, which are unknown in practice; normalised units of the GP throughout."""
 
     factor: float = 1.0
     """Multiplies the theoretical λₙ, which is loose by orders of magnitude."""

@@ -30,7 +30,7 @@ Network = TypeVar("Network")
 def _orthonormal(tall: Float[Array, "row column"]) -> Float[Array, "row column"]:
     """Orthonormal columns from independent Gaussians, uniform over all such (Mezzadri, 2007).
 
-    One matrix after the other under vmap: several batched QRs in one program wait for each other for ever on a CPU
+    One matrix after the other under vmap: several batched QRs in one program deadlock on a CPU
     with two cores (seen with jaxlib 0.10).
     """
     q, r = jnp.linalg.qr(tall)
@@ -138,7 +138,7 @@ class ResidualBlock(eqx.Module):
 
 
 class BroNet(eqx.Module):
-    """A critic that bears many updates per decision (Nauman et al., 2024): residual blocks with LayerNorm.
+    """A critic that stays stable under many updates per decision (Nauman et al., 2024): residual blocks with LayerNorm.
 
     One layer, then a block for every further entry of `hidden`, then a linear output; nothing is normalised after the
     blocks, nor after the first layer (as in the authors' MBPO code).

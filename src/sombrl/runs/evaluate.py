@@ -12,10 +12,10 @@ import numpy as np
 
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import load
-from sombrl.storage.files import sync_folder, write_synced
 from sombrl.envs.base import AbstractEnvs
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.video import check_video, film_rate, write_video
+from sombrl.storage.files import sync_folder, write_synced
 
 BOOTSTRAP_DRAWS = 10_000
 

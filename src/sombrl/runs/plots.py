@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sombrl.storage.files import check_new
 from sombrl.optional import bring
 from sombrl.records import RunFault, SombrlError
+from sombrl.storage.files import check_new
 from sombrl.storage.run_folder import RunFolder
 
 COLORS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")

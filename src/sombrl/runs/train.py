@@ -11,18 +11,18 @@ from typing import Any
 
 import jax
 
-from sombrl.storage import checkpoint
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import load, new_agent
 from sombrl.config.run import RunConfig
-from sombrl.training.episodic import Report
-from sombrl.training.progress import Progress
 from sombrl.records import RunFault, SombrlError
-from sombrl.storage.run_folder import RunFolder
 from sombrl.runs.signals import Signals
 from sombrl.runs.sinks import Sink, TensorBoardSink, WandbSink, require_wandb
-from sombrl.training.lockstep import iterate
 from sombrl.runs.video import can_write, film_rate, write_video
+from sombrl.storage import checkpoint
+from sombrl.storage.run_folder import RunFolder
+from sombrl.training.episodic import Report
+from sombrl.training.lockstep import iterate
+from sombrl.training.progress import Progress
 
 Hook = Callable[[Agent, Report], None]
 

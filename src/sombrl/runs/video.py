@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sombrl.storage.files import check_new
 from sombrl.optional import bring
 from sombrl.records import RunFault, SombrlError
+from sombrl.storage.files import check_new
 
 WRITERS = {".gif": ("PIL.Image", "Pillow"), ".mp4": ("imageio_ffmpeg", "imageio-ffmpeg")}
 """Suffix → the module that writes it and the name it is installed by."""

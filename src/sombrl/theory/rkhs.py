@@ -22,7 +22,7 @@ from sombrl.theory.kernels import Kernel
 from sombrl.theory.require import require_positive
 
 BISECTIONS = 100
-"""Halvings of the interval for ln ν; after about 60 a float64 does not change any more."""
+"""Halvings of the interval for ln ν; after about 60 a float64 no longer changes."""
 
 
 def rkhs_norm(gram: Float[Array, "points points"], alpha: Float[Array, " points"]) -> Float[Array, ""]:
@@ -33,7 +33,7 @@ def rkhs_norm(gram: Float[Array, "points points"], alpha: Float[Array, " points"
 def project(
     gram: Float[Array, "points points"], alpha: Float[Array, " points"], noise_std: ArrayLike, bound: ArrayLike
 ) -> Float[Array, " points"]:
-    """The coefficients of fₙ; `alpha` itself, to the bit, where ‖μₙ‖_k <= B already.
+    """The coefficients of fₙ; `alpha` itself, bit for bit, where ‖μₙ‖_k <= B already.
 
     `bound` is B, the norm and not its square. The result errs to the side of the constraint: ‖fₙ‖_k <= B up to
     rounding. The paper's theorem holds: ‖fₙ - μₙ‖_{kₙ} <= βₙ whenever ‖f*‖_k <= B and ‖f* - μₙ‖_{kₙ} <= βₙ.
