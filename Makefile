@@ -6,7 +6,7 @@ export OPENBLAS_NUM_THREADS := 1
 LOCK := $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header \
 	--extra report --extra tb --extra video --extra dmc --extra dev pyproject.toml -o requirements.lock
 
-.PHONY: setup demo test test-slow test-extras bench bench-peers lint docs dist try-wheel lock clean
+.PHONY: setup demo test test-all test-thorough test-slow test-extras bench bench-peers lint docs dist try-wheel lock clean
 
 setup: .venv/.ready
 
@@ -20,8 +20,14 @@ setup: .venv/.ready
 demo: setup  ## optimistic against greedy on sparse MountainCar: a table and a page
 	$(BIN)/sombrl demo
 
-test: setup  ## everything but the long learning runs
+test: setup  ## every part, contract and oracle, in a few minutes
 	$(BIN)/python -m pytest
+
+test-all: test test-thorough  ## all but the learning runs
+
+test-thorough: setup  ## what takes longer: more settings, more kills, programs compiled as a user's are
+	$(BIN)/python -m pytest -m "thorough and not slow and not optimised"
+	XLA_FLAGS= $(BIN)/python -m pytest -m "optimised and not slow"
 
 test-slow: setup  ## the learning runs, compiled as a user's are
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow

@@ -24,10 +24,10 @@ import jax.random as jr
 
 from benchmarks.timing import Block, alone, machine, ratio, row, timed, write
 from sombrl.agent.make import make
-from sombrl.dreamer.agent import DreamerAgent
 from sombrl.dreamer.config import DreamerConfig, DreamerExplore
 from sombrl.dreamer.dreamer import Dreamer, Sequences
-from sombrl.dreamer.loop import DreamerReport, compiled_update
+from sombrl.dreamer.loop import compiled_update
+from sombrl.dreamer.trainer import DreamerTrainer
 from sombrl.envs.layout import Part
 from sombrl.seeds import over_lot
 
@@ -108,8 +108,9 @@ class Loop:
     def __init__(self, kind: Kind, explore: str, size: str, decisions: int, env_workers: int):
         settings = {"explore": explore, "size": size, "capacity": 50_000, "report_every": decisions}
         agent = make("dreamer", kind.task, env_workers=env_workers, decisions=100_000, **settings)
-        assert isinstance(agent, DreamerAgent)
-        self._agent, before = agent, max(1, -(-agent.loop.starts_at // agent.window) + 1)
+        trainer = agent.trainer
+        assert isinstance(trainer, DreamerTrainer)
+        self._agent, before = agent, max(1, -(-trainer.loop.starts_at // agent.window) + 1)
         self._reports = agent.iterations(before + 1)
         for _ in range(before):
             next(self._reports)
@@ -117,15 +118,14 @@ class Loop:
     def __call__(self) -> dict[str, Any]:
         """The next report, measured; the last use of it."""
         report, agent = next(self._reports), self._agent
-        assert isinstance(report, DreamerReport)
-        seconds, decisions = sum(report.seconds.values()), int(report.decisions.sum())
+        seconds, decisions = sum(report.seconds.values()), int(report.taken.sum())
         agent.envs.close()
         return {
             "decisions_per_s": decisions / seconds,
             "updates_per_s": float(report.metrics["time/updates"][0]) / seconds,
             "minutes_per_100k_decisions": seconds / decisions * 1e5 / 60,
             "minutes_per_100k_frames": seconds / (decisions * agent.envs.spec.action_repeat) * 1e5 / 60,
-            "ratio": agent.dreamer.config.ratio,
+            "ratio": agent.config.ratio,
             "seconds": report.seconds,
         }
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -64,15 +65,9 @@ def busy_learner() -> Iterator[None]:
         process.wait()
 
 
-@contextlib.contextmanager
-def normal_priority() -> Iterator[None]:
-    """Scheduled as everybody else."""
-    kept = control_loop.foremost
-    control_loop.foremost = lambda clock: contextlib.nullcontext("normal")  # type: ignore[assignment, return-value]
-    try:
-        yield
-    finally:
-        control_loop.foremost = kept
+def normal_priority() -> contextlib.AbstractContextManager[Any]:
+    """Scheduled as everything else."""
+    return mock.patch.object(control_loop, "real_time_priority", lambda clock: contextlib.nullcontext("normal"))
 
 
 def drive(seconds: float, policy: Actor) -> dict[str, Any]:

@@ -32,7 +32,7 @@ import numpy as np
 from benchmarks.timing import ROOT, Block, machine, ratio, row, timed, write
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import make
-from sombrl.training.episodic import Report
+from sombrl.training.episodic import ChunkReport
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Run:
 
     seeds: int
     window: int
-    reports: Iterator[Report]
+    reports: Iterator[Any]
     compiled: dict[str, float] = dataclasses.field(default_factory=dict)  # in the first window
     windows: list[Block] = dataclasses.field(default_factory=list)  # of all windows
     stages: list[dict[str, float]] = dataclasses.field(default_factory=list)
@@ -155,8 +155,9 @@ class Run:
     def advance(self) -> None:
         """One window, all of its results waited for."""
 
-        def window() -> Report:
+        def window() -> ChunkReport:
             report = next(self.reports)
+            assert isinstance(report, ChunkReport)
             jax.block_until_ready(report.state)
             return report
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import jax
 
 from benchmarks.timing import alone, machine, write
-from sombrl.agent.make import new_agent
+from sombrl.agent.agent import Agent
 from sombrl.paper.experiments.base import SCALES
 from sombrl.paper.experiments.rccar import car_cell, car_config
 
@@ -23,7 +23,7 @@ MARGIN = 5.0
 def episodes_of(scale: str, seeds: int, number: int, lock: Path | None = None) -> list[dict[str, float]]:
     """Seconds of every part of every episode; the first one is not waited for (`alone`)."""
     cell = car_cell("optimistic", MARGIN, scale, car_config(scale))
-    agent = new_agent("sim-fsvgd", cell.config, dataclasses.replace(cell.run, seeds=seeds, episodes=number))
+    agent = Agent("sim-fsvgd", cell.config, dataclasses.replace(cell.run, seeds=seeds, episodes=number))
     reports = agent.iterations(number)
     first = next(reports).seconds
     with alone(lock):

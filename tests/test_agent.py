@@ -80,7 +80,7 @@ def test_an_environment_object_must_be_given_again(tmp_path):
 def test_settings_go_where_they_belong():
     agent = sombrl.make("gp-icem", "pendulum", explore="hucrl", beta=3.0, gp={"rank": 9}, seed=4, reward="learned")
     assert agent.config.explore.beta == 3.0 and agent.config.gp.rank == 9 and agent.seeds == [4]
-    assert agent.parts.learner.learn_task
+    assert agent.trainer.parts.learner.learn_task
     with pytest.raises(SombrlError, match="bonus_weight"):
         sombrl.make("gp-icem", "pendulum", bonus_wieght=3.0)
     with pytest.raises(SombrlError, match="gp-icem"):
@@ -92,5 +92,5 @@ def test_settings_go_where_they_belong():
 def test_reward_is_learned_where_it_is_not_known():
     with pytest.raises(SombrlError, match="--reward learned"):
         small(Corridor, reward="known", episode_length=5)
-    assert small(Corridor, episode_length=5).parts.learner.learn_task
-    assert not small("Pendulum-v1").parts.learner.learn_task
+    assert small(Corridor, episode_length=5).trainer.parts.learner.learn_task
+    assert not small("Pendulum-v1").trainer.parts.learner.learn_task

@@ -56,7 +56,7 @@ def test_hucrl_without_luck_is_the_mean():
     """β = 0: the hallucinated controls move nothing, so two seeds of them cannot matter."""
     agent = small(explore="greedy")
     agent.learn(6)
-    dynamics = agent.parts.learner.dynamics(_first(agent._fitted()))
+    dynamics = agent.trainer.parts.learner.dynamics(_first(agent.trainer._fitted()))
     for propagation, extra in ((Mean(), 0), (Hallucinated(0.0), 3)):
         mdp = Exploration(propagation, NoBonus(), Constant(0.0)).imagine(
             dynamics,

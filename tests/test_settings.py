@@ -72,7 +72,7 @@ def test_unsupervised_is_the_strategy_of_that_name_in_episodes():
     strategy = small(explore="unsupervised").learn(12)
     for ours, theirs in zip(leaves(setting), leaves(strategy), strict=True):
         assert np.array_equal(ours, theirs)
-    assert setting.setting == Unsupervised(FiniteHorizon(6))
+    assert setting.trainer.setting == Unsupervised(FiniteHorizon(6))
 
 
 def test_downstream_tasks_are_planned_for_and_paid():
@@ -119,7 +119,7 @@ def test_a_discounted_run_has_the_theorys_episodes():
     agent = small(setting="discounted", discount=0.5, episode_length=12)
     lengths = []
     agent.learn(36, callback=lambda agent, report: lengths.append(int(report.chunk.valid.sum())))
-    assert lengths == [agent.setting.chunk_length(n) for n in range(3)]
+    assert lengths == [agent.trainer.setting.chunk_length(n) for n in range(3)]
 
 
 @pytest.mark.parametrize("env", ["pendulum", "Pendulum-v1"])
@@ -149,7 +149,7 @@ def test_the_one_bit_rule_for_every_seed_by_itself():
     def check(agent, report):
         for seed in range(2):
             one = jax.tree.map(lambda leaf, seed=seed: leaf[seed], report.state.learner)
-            dynamics = agent.parts.learner.dynamics(one)
+            dynamics = agent.trainer.parts.learner.dynamics(one)
             rows = jax.tree.map(lambda leaf, seed=seed: leaf[seed], report.chunk.transitions)
             length = int(report.chunk.valid[seed].sum())
             total = np.cumsum(np.asarray(jax.vmap(InformationGain())(predict(dynamics, rows.obs, rows.action))))

@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import html.parser
 import io
+import json
 import re
 import sys
 
@@ -12,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from sombrl.agent.make import load
 from sombrl.config.run import RunConfig
@@ -19,9 +22,11 @@ from sombrl.controllers.icem import ICEMConfig
 from sombrl.demo import run as module
 from sombrl.demo.page import write_page
 from sombrl.demo.picture import draw_picture
-from sombrl.demo.run import Story, compare, demo, sigma_map, text_table
+from sombrl.demo.run import demo
+from sombrl.demo.states import draw_dots, draw_sigma
+from sombrl.demo.story import Outcome, Story, sigma_map, text_table
 from sombrl.dynamics.gp import GPConfig
-from sombrl.records import SombrlError
+from sombrl.errors import SombrlError
 from sombrl.storage.run_folder import RunFolder
 
 TINY = dataclasses.replace(
@@ -43,22 +48,22 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CONFIG", TINY)
         patch.setattr(module, "run_config", tiny_run)
-        patch.setattr(module, "compare", lambda made: stories.extend(made) or compare(made))
+        train = module.train_strategies
+        patch.setattr(module, "train_strategies", lambda *told: stories.extend(train(*told)) or stories)
         patch.setattr("sys.stdout", printed)
         demo(out, seeds=2, episodes=2)
     return out, printed.getvalue(), stories
 
 
 class Links(html.parser.HTMLParser):
-    """Collects what a page refers to, and its text."""
+    """Collects what a page refers to."""
 
     def __init__(self, page):
         super().__init__()
-        self.links, self.tags = [], []
+        self.links = []
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("src", "href", "xlink:href", "srcset")]
 
 
@@ -71,7 +76,7 @@ def story(strategy, returns, seconds=1.0):
     return Story(strategy, rows, seconds=seconds)
 
 
-def test_runs_are_ordinary(finished):
+def test_runs_are_ordinary_runs(finished):
     out, _, stories = finished
     for told in stories:
         rows = RunFolder.open(out / told.strategy).rows()
@@ -97,7 +102,7 @@ def test_sigma_is_that_of_the_posterior_before_the_episode(finished):
 def test_sigma_map_is_the_bonus_of_the_dynamics(finished):
     out, _, _ = finished
     agent = load(out / "optimistic")
-    mdp = agent._imagine(agent._parts_for("explore"), row=0)
+    mdp = agent.trainer.policy("explore", rows=(0,))._for(1).mdp
     arrays, static = eqx.partition(mdp.dynamics, eqx.is_array)
     dynamics = eqx.combine(jax.tree.map(lambda leaf: leaf[0], arrays), static)
     got = sigma_map(dynamics)
@@ -106,17 +111,17 @@ def test_sigma_map_is_the_bonus_of_the_dynamics(finished):
     np.testing.assert_allclose(got[0, -1], expected, rtol=1e-4)
 
 
-def test_comparison():
-    found = compare([story("optimistic", [[0, 0, -1], [5, 0, -1], [-1, 7, -1], [9, 8, -1]], 12.0)])[0]
-    assert (found["found"], found["seeds"], found["first"]) == (2, 3, 2.5)
-    assert (found["median"], found["min"], found["max"]) == (5.0, -1.0, 7.0)  # per seed over the last three
-    never = compare([story("greedy", [[0.0], [-0.1]])])[0]
-    assert never["found"] == 0 and never["first"] is None
+def test_outcome_counts_seeds_that_found_the_reward_and_takes_medians():
+    outcome = Outcome.of(story("optimistic", [[0, 0, -1], [5, 0, -1], [-1, 7, -1], [9, 8, -1]], 12.0))
+    assert (outcome.found, outcome.seeds, outcome.first) == (2, 3, 2.5)
+    assert (outcome.median, outcome.worst, outcome.best) == (5.0, -1.0, 7.0)  # per seed over the last three
+    never = Outcome.of(story("greedy", [[0.0], [-0.1]]))
+    assert never.found == 0 and never.first is None
 
 
-def test_table_is_the_metrics(finished):
+def test_printed_table_agrees_with_the_metrics(finished):
     out, printed, stories = finished
-    assert text_table(compare(stories)) in printed
+    assert text_table([Outcome.of(told) for told in stories]) in printed
     for told in stories:
         values = [row["rollout/ep_rew_mean"] for row in RunFolder.open(out / told.strategy).rows()]
         found = sum(max(values[seed::2]) > 0 for seed in (0, 1))
@@ -128,52 +133,73 @@ def test_table_is_the_metrics(finished):
     assert str(out / "index.html") in printed and str(out / "demo.png") in printed
 
 
-def test_page_stands_alone(finished):
+def test_page_refers_to_no_other_file(finished):
     out, _, stories = finished
     page = (out / "index.html").read_text()
     parsed = Links(page)
-    assert parsed.links and all(link.startswith(("data:image/png;base64,", "#")) for link in parsed.links)
-    assert not re.search(r"https?://|@import|url\(", page)
-    assert "$" not in page.split("<script>")[0]  # every placeholder was filled
+    assert parsed.links and all(link.startswith("data:") for link in parsed.links)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(", page)
+    assert "$" not in page.split("<script")[0]  # every placeholder was filled
     for told in stories:
-        assert f'<th scope="row">{told.strategy}</th>' in page
+        assert f'<th scope="col">{told.strategy}</th>' in page
         for n in (1, 2):
             assert page.count(f'id="{told.strategy}-{n}"') == 1
-    targets = [link[1:] for link in parsed.links if link.startswith("#")]
-    assert targets and all(f'id="{target}"' in page for target in targets)
     assert "prefers-color-scheme: dark" in page and 'name="viewport"' in page and "@media print" in page
     for command in ("sombrl demo", "sombrl plot", "sombrl eval", "sombrl resume"):
         assert command in page
 
 
-def test_images_decode(finished):
+def test_curves_of_the_page_are_the_returns(finished):
+    out, _, stories = finished
+    data = json.loads(re.search(r'id="data">(.*?)</script>', (out / "index.html").read_text())[1])
+    for told, drawn in zip(stories, data, strict=True):
+        assert (drawn["name"], drawn["x"], drawn["n"]) == (told.strategy, [1, 2], 2)
+        np.testing.assert_allclose(drawn["y"], np.median(told.returns, axis=1), rtol=1e-3)
+        np.testing.assert_allclose(np.transpose(drawn["seeds"]), told.returns, rtol=1e-3)
+
+
+def test_pictures_can_be_read(finished):
     from PIL import Image
 
     out, _, _ = finished
     parsed = Links((out / "index.html").read_text())
-    pictures = [link.split(",", 1)[1] for link in parsed.links if link.startswith("data:")]
-    assert len(pictures) == 4  # two strategies, two episodes
+    pictures = [link.split(",", 1)[1] for link in parsed.links if link.startswith("data:image")]
+    assert len(pictures) == 6  # of two strategies: the states visited, and σ before two episodes
     for data in pictures:
         with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
-            assert picture.size == (41, 41)
+            assert picture.size == (480, 360)
             picture.load()
     with Image.open(out / "demo.png") as picture:
         assert picture.size == (1600, 900)
 
 
-def test_one_seed_and_one_episode(finished, tmp_path):
+def test_black_dots_have_a_white_rim_on_a_dark_map():
+    figure = Figure(figsize=(4, 3), dpi=100)
+    axes = figure.add_axes((0, 0, 1, 1))
+    dark = Story("optimistic", sigma=[np.zeros((41, 41))])  # σ = 0 is the darkest violet
+    states = np.stack([np.linspace(-1.0, 0.2, 10), np.zeros(10)], axis=1)  # left of the goal's white line
+    draw_sigma(axes, dark, 0)
+    draw_dots(axes, [[states]], "black", 10.0, "white")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    left = np.asarray(canvas.buffer_rgba())[:, :320, :3]
+    assert (left.min(axis=-1) > 200).sum() > 100
+
+
+def test_one_seed_and_one_episode_can_be_drawn(finished, tmp_path):
     stories = [Story(told.strategy, told.rows[:1], [told.visited[0][:1]], told.sigma[:1], 1.0) for told in finished[2]]
-    draw_picture(tmp_path / "demo.png", stories, compare(stories))
-    write_page(tmp_path / "index.html", stories, compare(stories), ["sombrl", "demo"], tiny_run(1, 1), TINY)
+    outcomes = [Outcome.of(told) for told in stories]
+    draw_picture(tmp_path / "demo.png", stories, outcomes)
+    write_page(tmp_path / "index.html", stories, outcomes, ["sombrl", "demo"], tiny_run(1, 1), TINY)
     page = (tmp_path / "index.html").read_text()
     assert "1/1 seeds" in page or "0/1 seeds" in page
     assert 'max="1"' in page and "nan" not in page and (tmp_path / "demo.png").stat().st_size > 0
 
 
-def test_an_old_demo_is_replaced_and_nothing_else(tmp_path):
+def test_old_demo_is_replaced_and_nothing_else(tmp_path):
     out = tmp_path / "old"
     (out / "mine").mkdir(parents=True)
-    with pytest.raises(SombrlError, match="not empty and no old demo"):
+    with pytest.raises(SombrlError, match="not empty and not an old demo"):
         module._make_room(out)
     (out / module.MARKER).touch()
     RunFolder.create(out / "greedy", {}, ["test"])
@@ -199,7 +225,7 @@ def test_refusals_touch_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_optimism_finds_what_greed_misses(tmp_path):
+def test_optimistic_finds_the_reward_that_greedy_misses(tmp_path):
     """The demo's claim, on seeds it does not show."""
     from sombrl.exploration.config import ExploreConfig
     from sombrl.runs.train import train

@@ -8,7 +8,9 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 import sombrl
 from sombrl.dreamer.config import DreamerExplore
+from sombrl.dreamer.loop import DreamerPrograms
 from sombrl.errors import RunFault, SombrlError
+from sombrl.training.base import EVALUATION_EPISODES
 
 SETTINGS = {
     "size": "tiny",
@@ -76,7 +78,7 @@ def test_what_a_run_reports(pair):
     assert not [name for name in last if name.startswith(("sum/", "count/"))]
     assert last["loss/ensemble_new"] > 0 and last["loss/ensemble_old"] > 0
     # 8 replayed records per record, in batches of 8; learning starts with 8 start positions.
-    starts = trained.loop.starts_at
+    starts = trained.trainer.loop.starts_at
     assert sum(report[0]["time/updates"] for report in rows) == 1 + (96 - starts)
 
 
@@ -90,7 +92,7 @@ def test_a_resumed_run_is_the_same_run(pair, tmp_path):
     np.testing.assert_equal(without_time(reports(second, 4)), without_time(rows[2:]))
     for ours, theirs in zip(jax.tree.leaves(second.state), jax.tree.leaves(trained.state), strict=True):
         np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
-    ours, theirs = second.loop.replay_state(), trained.loop.replay_state()
+    ours, theirs = second.trainer.loop.replay_state(), trained.trainer.loop.replay_state()
     assert set(ours) == set(theirs)
     for name, value in ours.items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
@@ -145,8 +147,10 @@ def test_predict_sees_what_training_sees(show):
     untrained = sombrl.make("dreamer", lambda: Corridor(show), **(SETTINGS | {"envs": 1}))
     trained_on = untrained.envs.reset(0)
     seen, networks = untrained.envs.envs[0].see(), untrained.state.learned.networks
-    start = untrained._fresh(1, 0), trained_on, np.ones(1, bool)
-    wanted, _ = untrained._choose(untrained._chooser, networks, [0], *start)
+    programs = DreamerPrograms.of(untrained.trainer.dreamer, sample=False)
+    nothing = untrained.trainer.dreamer.initial_latents(1), np.zeros((1, 1), np.float32)
+    given = *nothing, untrained.trainer.layout.split(trained_on), np.ones(1, bool)
+    wanted, *_ = programs.choose([networks], [0], EVALUATION_EPISODES, given)
     alone, _ = untrained.predict(seen)
     np.testing.assert_array_equal(alone, np.clip(wanted[0], -1, 1))
     batch = {name: np.stack([value] * 2) for name, value in seen.items()} if show == "dict" else np.stack([seen] * 2)
@@ -188,8 +192,8 @@ def test_evaluation_on_a_ready_environment_leaves_training_where_it_was():
     watched, seen = learn_on(Hourglass(turned=True), lambda trained: trained.evaluate(1))
     alone, unseen = learn_on(Hourglass(turned=True))
     np.testing.assert_equal(without_time(seen), without_time(unseen))
-    theirs = alone.loop.replay_state()
-    for name, value in watched.loop.replay_state().items():
+    theirs = alone.trainer.loop.replay_state()
+    for name, value in watched.trainer.loop.replay_state().items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
 
 
@@ -197,7 +201,7 @@ def test_evaluation_on_a_ready_environment_leaves_training_where_it_was():
 def test_an_episode_that_cannot_be_put_back_is_abandoned(give, capsys):
     """Never does it go on somewhere else."""
     trained, rows = learn_on(give(Hourglass(turned=False)), lambda trained: trained.evaluate(1))
-    replay = trained.loop.replays[0]
+    replay = trained.trainer.loop.replays[0]
     moved, first, last, terminal = (replay._stream(n, 0, 36) for n in ("obs/obs", "first", "last", "terminal"))
     assert np.all(np.diff(moved[:, 0])[~first[1:]] == 1)
     assert np.flatnonzero(first).tolist() == [0, 8, 12, 20, 24, 32]
@@ -228,14 +232,14 @@ def test_learning_for_longer_than_planned_forgets_nothing(tmp_path):
     trained = sombrl.make(
         "dreamer", "Pendulum-v1", **(SETTINGS | {"capacity": 300, "episode_length": 5, "episodes": 2})
     )
-    replay = trained.loop.replays[0]
+    replay = trained.trainer.loop.replays[0]
     assert replay.rows * replay.ring < 96
     trained.learn(96)
     assert (replay.oldest, replay.rows * replay.added) == (0, 96)
     trained.learn(48)
     assert (replay.oldest, replay.rows * replay.added) == (0, 144)
     trained.save(tmp_path / "run")
-    again = sombrl.load(tmp_path / "run").loop.replays[0]
+    again = sombrl.load(tmp_path / "run").trainer.loop.replays[0]
     np.testing.assert_array_equal(again._stream("reward", 0, again.added), replay._stream("reward", 0, replay.added))
     trained.learn(240)
     assert replay.rows * replay.ring == 300, "what was asked for, and no more"
@@ -254,10 +258,8 @@ def test_every_episode_has_noise_of_its_own(pair):
 
 
 def _first_actions(trained, episode):
-    networks, obs = trained.state.learned.networks, np.zeros((2, 3), np.float32)
-    return trained._choose(
-        trained._sampler, networks, trained.seeds, trained._fresh(2, episode), obs, np.ones(2, bool)
-    )[0]
+    policy = trained.trainer.policy("explore")
+    return policy.act(policy.begin(stream=episode), np.zeros((2, 3), np.float32), np.ones(2, bool))[0]
 
 
 def test_downstream_tasks_are_refused_before_training():
@@ -270,8 +272,8 @@ def test_downstream_tasks_are_refused_before_training():
 def test_ratios_published_for_atari(protocol, ratio):
     pytest.importorskip("ale_py", reason="ale_py is not installed: pip install 'sombrl[atari]'")
     settings = {"env_kwargs": {"protocol": protocol}, "size": "tiny", "envs": 1}
-    assert sombrl.make("dreamer", "atari:Venture", **settings).dreamer.config.ratio == ratio
-    assert sombrl.make("dreamer", "atari:Venture", ratio=8.0, **settings).dreamer.config.ratio == 8
+    assert sombrl.make("dreamer", "atari:Venture", **settings).config.ratio == ratio
+    assert sombrl.make("dreamer", "atari:Venture", ratio=8.0, **settings).config.ratio == 8
 
 
 def test_the_share_of_the_uniform_distribution_is_a_choice():
@@ -287,7 +289,7 @@ def test_what_is_saved_in_the_middle_of_an_iteration_is_the_end_of_the_last_one(
     trained, whole = agent(decisions=96), agent(decisions=96)
     for _ in trained.iterations(2):
         pass
-    at_the_end = {name: np.copy(value) for name, value in trained.loop.replay_state().items()}
+    at_the_end = {name: np.copy(value) for name, value in trained.trainer.loop.replay_state().items()}
 
     def interrupt(tick, ticks):
         if tick == 7:
@@ -295,9 +297,9 @@ def test_what_is_saved_in_the_middle_of_an_iteration_is_the_end_of_the_last_one(
 
     with pytest.raises(KeyboardInterrupt):
         next(iter(trained.iterations(3, on_decision=interrupt)))
-    assert trained.loop.replays[0].added > at_the_end["replay/0/added"]
+    assert trained.trainer.loop.replays[0].added > at_the_end["replay/0/added"]
     trained.save(tmp_path / "run")
-    saved = sombrl.load(tmp_path / "run").loop.replay_state()
+    saved = sombrl.load(tmp_path / "run").trainer.loop.replay_state()
     assert saved.keys() == at_the_end.keys()
     for name, value in at_the_end.items():
         if not name.endswith(("/deter", "/stoch")):  # fresher ones are as good
@@ -305,11 +307,11 @@ def test_what_is_saved_in_the_middle_of_an_iteration_is_the_end_of_the_last_one(
     # Going on counts every record once.
     rows = reports(trained, 4)[-1]
     assert rows[0]["decisions"] == reports(whole, 4)[-1][0]["decisions"]
-    assert trained.loop.replays[0].added == whole.loop.replays[0].added
+    assert trained.trainer.loop.replays[0].added == whole.trainer.loop.replays[0].added
 
 
 def test_records_that_were_overwritten_stay_lost_after_a_way_back():
-    replay = agent(capacity=40, decisions=96).loop.replays[0]
+    replay = agent(capacity=40, decisions=96).trainer.loop.replays[0]
     fields = {name: np.zeros((2, *field.shape), field.dtype) for name, field in replay.fields.items()}
     record = fields | {"obs": {"obs": np.zeros((2, 3), np.float32)}}
     for _ in range(replay.ring):
@@ -327,7 +329,7 @@ def test_numbers_that_are_none_are_saved_at_the_end_of_the_last_iteration_too(mo
     """They are found when the report is made: by then all its records are there."""
     trained = agent(decisions=96)
     next(iter(trained.iterations(1)))
-    added = trained.loop.replays[0].added
+    added = trained.trainer.loop.replays[0].added
 
     def find(metrics, seeds, iteration):
         raise RunFault("model/loss is not finite")
@@ -335,14 +337,14 @@ def test_numbers_that_are_none_are_saved_at_the_end_of_the_last_iteration_too(mo
     monkeypatch.setattr("sombrl.dreamer.loop.refuse_nan", find)
     with pytest.raises(RunFault):
         next(iter(trained.iterations(2)))
-    trained.loop.rewind()  # as saving does
-    assert trained.loop.replays[0].added == added
+    trained.trainer.rewind()  # as saving does
+    assert trained.trainer.loop.replays[0].added == added
 
 
 def test_a_signal_between_a_report_and_its_agent_leaves_no_replay_that_is_ahead(monkeypatch):
     trained = agent(decisions=96)
     next(iter(trained.iterations(1)))
-    added, state = trained.loop.replays[0].added, trained.state
+    added, state = trained.trainer.loop.replays[0].added, trained.state
 
     def interrupt():
         raise KeyboardInterrupt
@@ -351,9 +353,9 @@ def test_a_signal_between_a_report_and_its_agent_leaves_no_replay_that_is_ahead(
         patch.setattr(trained.envs, "get_state", interrupt)
         with pytest.raises(KeyboardInterrupt):
             next(iter(trained.iterations(2)))
-    assert trained.iteration == 1 and trained.state is state and trained.loop.replays[0].added > added
-    trained.loop.rewind()  # as saving does
-    assert trained.loop.replays[0].added == added
+    assert trained.iteration == 1 and trained.state is state and trained.trainer.loop.replays[0].added > added
+    trained.trainer.rewind()  # as saving does
+    assert trained.trainer.loop.replays[0].added == added
     next(iter(trained.iterations(2)))
-    trained.loop.rewind()  # what the agent has taken over stays
-    assert trained.iteration == 2 and trained.loop.replays[0].added == 2 * added
+    trained.trainer.rewind()  # what the agent has taken over stays
+    assert trained.iteration == 2 and trained.trainer.loop.replays[0].added == 2 * added

@@ -8,7 +8,7 @@ from PIL import Image
 import sombrl
 from sombrl.errors import SombrlError
 from sombrl.report.loading import find
-from sombrl.runs.train import Run, drive
+from sombrl.runs.train import Run, run_training
 from sombrl.storage.run_folder import RunFolder
 
 LENGTH = 6
@@ -45,7 +45,7 @@ def run(tmp_path_factory):
     """Three reports, a checkpoint with each."""
     folder, trained = tmp_path_factory.mktemp("run") / "r", agent()
     where = RunFolder.create(folder, trained.to_json(), ["test"])
-    drive([Run(trained, where, False)], trained.planned_iterations, 1, tensorboard=False)
+    run_training([Run(trained, where, False)], trained.planned_iterations, 1, tensorboard=False)
     return trained, folder
 
 
@@ -53,7 +53,7 @@ def test_weights_of_the_network_that_pooled_are_refused(run, monkeypatch):
     """It had the same shapes, so nothing else would tell."""
     _, folder = run
     assert sombrl.load(folder, env=Blink).iteration == 3
-    monkeypatch.setattr("sombrl.dreamer.agent.NETWORK", 3)
+    monkeypatch.setattr("sombrl.dreamer.trainer.NETWORK", 3)
     with pytest.raises(SombrlError, match="pools images where --cnn paper has strides"):
         sombrl.load(folder, env=Blink)
 
@@ -80,15 +80,15 @@ def test_films_leave_training_alone(run):
     trained, folder = run
     silent = agent()
     where = RunFolder.create(folder.parent / "silent", silent.to_json(), ["test"])
-    drive([Run(silent, where, False, films=False)], silent.planned_iterations, 1, tensorboard=False)
+    run_training([Run(silent, where, False, films=False)], silent.planned_iterations, 1, tensorboard=False)
     assert not (where.path / "videos").exists()
-    ours, theirs = trained.loop.replay_state(), silent.loop.replay_state()
+    ours, theirs = trained.trainer.loop.replay_state(), silent.trainer.loop.replay_state()
     for name, value in ours.items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
 
 
 def test_without_images_there_is_nothing_to_film():
-    assert sombrl.make("dreamer", "Pendulum-v1", size="tiny", decisions=100).films() == {}
+    assert sombrl.make("dreamer", "Pendulum-v1", size="tiny", decisions=100).trainer.films() == {}
 
 
 def test_one_picture_is_one_observation(run):
@@ -101,7 +101,7 @@ def test_one_picture_is_one_observation(run):
 
 
 def test_films_show_windows_within_an_episode_where_there_are_some():
-    replay = agent(batch_length=4).loop.replays[0]
+    replay = agent(batch_length=4).trainer.loop.replays[0]
     state = {"action": np.zeros((1, 1)), "deter": np.zeros((1, 64)), "stoch": np.zeros((1, 4), np.uint8)}
     for t in range(25):  # windows of five records: an episode begins inside the last one
         record = {"obs": {"image": np.zeros((1, 48, 48, 1), np.uint8)}, "reward": np.zeros(1), **state}

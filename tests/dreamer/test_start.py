@@ -46,12 +46,12 @@ def test_the_model_comes_along_and_the_policy_does_not(explored):
     ours, theirs = after.state.learned.networks, before.state.learned.networks
     assert all(same(getattr(ours, name), getattr(theirs, name)) for name in WORLD + TASK)
     assert ours.ensemble is None and not same(ours.policy, theirs.policy) and not same(ours.value, theirs.value)
-    for mine, its in zip(after.loop.replays, before.loop.replays, strict=True):
+    for mine, its in zip(after.trainer.loop.replays, before.trainer.loop.replays, strict=True):
         assert mine.added == its.added
         for name in ("obs/obs", "action", "reward", "first", "deter", "stoch"):
             np.testing.assert_array_equal(mine._stream(name, 0, mine.added), its._stream(name, 0, its.added))
     # Room for those and for its own.
-    assert after.loop.replays[0].ring == (48 + 48) // SETTINGS["envs"]
+    assert after.trainer.loop.replays[0].ring == (48 + 48) // SETTINGS["envs"]
     curious = agent(explore="optimistic", seeds=1, start_from=str(path))
     curious.prepare()
     first = jax.tree.map(lambda leaf: leaf[:1], theirs.ensemble)
@@ -66,8 +66,8 @@ def test_zero_shot_is_learned_without_a_decision(explored):
     assert np.isfinite(row["eval/zero_shot"]) and row["eval/zero_shot"] != other["eval/zero_shot"]
     at_once = agent(explore="greedy", seeds=2, start_from=str(path), start_updates=3)
     at_once.prepare()
-    practised = at_once.loop.practise(at_once.state, 3)
-    at_once._learned = practised
+    practised = at_once.trainer.loop.practise(at_once.state, 3)
+    at_once.trainer.replace_state(practised)
     assert np.all(practised.learned.updates == 3) and not practised.streams.decisions.any()
     np.testing.assert_array_equal(at_once.evaluate(2).mean(axis=0), [row["eval/zero_shot"], other["eval/zero_shot"]])
 
@@ -92,7 +92,7 @@ def test_a_source_is_found_from_another_folder(explored, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     resumed = sombrl.load(tmp_path / "run", fresh=True)
     resumed.prepare()
-    assert resumed.loop.replays[0].added == before.loop.replays[0].added
+    assert resumed.trainer.loop.replays[0].added == before.trainer.loop.replays[0].added
 
 
 def test_what_is_saved_untrained_has_the_source_in_it(explored, tmp_path):
@@ -100,7 +100,7 @@ def test_what_is_saved_untrained_has_the_source_in_it(explored, tmp_path):
     agent(start_from=str(path)).save(tmp_path / "run")
     ours, theirs = sombrl.load(tmp_path / "run"), before.state.learned.networks
     assert same(ours.state.learned.networks.rssm, jax.tree.map(lambda leaf: leaf[:1], theirs.rssm))
-    assert ours.loop.replays[0].added == before.loop.replays[0].added
+    assert ours.trainer.loop.replays[0].added == before.trainer.loop.replays[0].added
     with pytest.raises(SombrlError, match="there is no run"):
         agent(start_from=str(tmp_path / "nothing")).save(tmp_path / "none")
     assert not (tmp_path / "none").exists()
@@ -112,7 +112,7 @@ def test_an_object_has_no_name_to_know_it_by(explored):
     settings = SETTINGS | {"decisions": 48, "start_from": str(path)}
     heavy = sombrl.make("dreamer", lambda: gymnasium.make("Pendulum-v1", g=20.0), **settings)
     heavy.prepare()
-    assert heavy.loop.replays[0].added == 0
+    assert heavy.trainer.loop.replays[0].added == 0
 
 
 def test_another_task_has_the_model_alone(explored):
@@ -121,7 +121,7 @@ def test_another_task_has_the_model_alone(explored):
     after.prepare()
     ours, theirs = after.state.learned.networks, jax.tree.map(lambda leaf: leaf[:1], before.state.learned.networks)
     assert same(ours.rssm, theirs.rssm) and not same(ours.reward.body, theirs.reward.body)
-    assert after.loop.replays[0].added == 0
+    assert after.trainer.loop.replays[0].added == 0
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_no_run_and_none_of_dreamer_are_refused(tmp_path):
     with pytest.raises(SombrlError, match="there is no run"):
         agent(start_from=str(tmp_path / "nothing")).prepare()
     sombrl.make("gp-icem", "pendulum").save(tmp_path / "gp")
-    with pytest.raises(SombrlError, match="is a run of gp-icem: --start-from needs one of dreamer"):
+    with pytest.raises(SombrlError, match="is not a run of dreamer: --start-from needs one"):
         agent(start_from=str(tmp_path / "gp")).prepare()
     with pytest.raises(SombrlError, match="name it with --start-from"):
         agent(start_updates=3)

@@ -44,9 +44,10 @@ def with_data(algorithm: str, env: str, **settings) -> Agent:
     """An agent whose parameters are all different from each other and from those of other seeds, as after training."""
     agent = make(algorithm, env, **settings)
     seed_replay(agent, rows(agent))
-    if agent.parts.controller.learns:
+    if agent.trainer.learns_policy:
         state = agent.state
-        agent._state = eqx.tree_at(lambda s: s.controller.actor, state, disturbed(state.controller.actor, agent))
+        actor = disturbed(state.controller.actor, agent)
+        agent.trainer.replace_state(eqx.tree_at(lambda s: s.controller.actor, state, actor))
     return agent
 
 
@@ -63,7 +64,7 @@ def disturbed(networks: Any, agent: Agent) -> Any:
 def recorded(env, **settings) -> Agent:
     """A Dreamer with 12 records of every environment."""
     agent = make("dreamer", env, **(DREAMER | settings))
-    for seed, replay in zip(agent.seeds, agent.loop.replays, strict=True):
+    for seed, replay in zip(agent.seeds, agent.trainer.loop.replays, strict=True):
         for number in range(12):
             replay.add(record(agent, np.random.default_rng([seed, number]), number))
     return agent
@@ -73,13 +74,14 @@ def dreamer(env, **settings) -> Agent:
     """With records, and disturbed: at first the actions of a Dreamer are all near 0."""
     agent = recorded(env, **settings)
     state = agent.state
-    agent._learned = eqx.tree_at(lambda s: s.learned.networks, state, disturbed(state.learned.networks, agent))
+    networks = disturbed(state.learned.networks, agent)
+    agent.trainer.replace_state(eqx.tree_at(lambda s: s.learned.networks, state, networks))
     return agent
 
 
 def record(agent: Agent, rng: np.random.Generator, number: int) -> dict:
     """The next record of all streams: episodes of 4 records in the first, of 6 in the others; the second ones end."""
-    replay, length = agent.loop.replays[0], np.array([4] + [6] * (agent.config.envs - 1))
+    replay, length = agent.trainer.loop.replays[0], np.array([4] + [6] * (agent.config.envs - 1))
     values = {
         name: rng.integers(0, 3, (replay.rows, *field.shape)).astype(field.dtype)
         if field.dtype.kind in "iu"

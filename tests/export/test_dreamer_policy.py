@@ -6,9 +6,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from sombrl.agent.agent import EVALUATION_EPISODES
 from sombrl.dreamer.loop import _key as keyed
 from sombrl.export import export_policy, policy
+from sombrl.training.base import EVALUATION_EPISODES
 from tests.export.agents import Sights, dreamer
 from tests.export.numpy_alone import same_with_numpy_alone
 
@@ -27,8 +27,8 @@ def follow(agent, pilot, sequence):
         key = jr.split(keyed(agent.seeds[0], EVALUATION_EPISODES + t, "evaluate"), 1)[0]
         noise = np.asarray(jr.gumbel(jr.split(key)[0], shape))
         action, state = pilot.act(obs, state, noise)
-        np.testing.assert_array_equal(state[1], np.asarray(remembered.latent.stoch)[0])
-        np.testing.assert_allclose(state[0], np.asarray(remembered.latent.deter)[0], atol=1e-5)
+        np.testing.assert_array_equal(state[1], np.asarray(remembered.memory.latent.stoch)[0])
+        np.testing.assert_allclose(state[0], np.asarray(remembered.memory.latent.deter)[0], atol=1e-5)
         worst = max(worst, float(np.max(np.abs(action - expected))))
         seen.add(action.tobytes())
     assert len(seen) > 1

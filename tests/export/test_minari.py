@@ -51,7 +51,7 @@ def filled(agent, transitions):
     """The replay after those rows, also more than fit it."""
     valid = jnp.ones(len(transitions.reward), bool)
     replay = jax.vmap(lambda replay: replay.add(transitions, valid))(agent.state.replay)
-    agent._state = eqx.tree_at(lambda s: s.replay, agent.state, replay)
+    agent.trainer.replace_state(eqx.tree_at(lambda s: s.replay, agent.state, replay))
     return agent
 
 
@@ -97,7 +97,7 @@ def test_dreamers_records_are_episodes():
     # Episodes of 4 and of 6 records have 3 and 5 decisions.
     assert [len(episode.reward) for episode in episodes] == [3, 3, 3, 5, 5]
     assert [episode.terminated for episode in episodes] == [False, True, False, False, True]
-    batch = agent.loop.replays[0].latest(1)  # the last four records of the first
+    batch = agent.trainer.loop.replays[0].latest(1)  # the last four records of the first
     np.testing.assert_array_equal(episodes[2].obs["frame"], batch.obs["frame"][0])
     np.testing.assert_array_equal(episodes[2].reward, batch.reward[0, 1:])
     np.testing.assert_array_equal(episodes[2].action, 5 + np.argmax(batch.action[0, :3], axis=1))
@@ -147,8 +147,8 @@ def test_a_model_learns_from_imported_episodes_as_from_its_own(minari):
     seed_replay(second, from_minari("pendulum/replay-v0", second))
     for agent in (first, second):  # the same fit of the same data
         agent.iteration = 2
-    second._state = eqx.tree_at(lambda s: s.learner, second.state, first.state.learner)
-    ours, theirs = jax.tree.leaves(first._fitted()), jax.tree.leaves(second._fitted())
+    second.trainer.replace_state(eqx.tree_at(lambda s: s.learner, second.state, first.state.learner))
+    ours, theirs = jax.tree.leaves(first.trainer._fitted()), jax.tree.leaves(second.trainer._fitted())
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-6)
 

@@ -7,17 +7,45 @@ from pathlib import Path
 import numpy as np
 
 from sombrl.hardware.backend import CarBackend
-from sombrl.hardware.backends import read_options
 from sombrl.hardware.campaign import Campaign
-from sombrl.hardware.learner_client import LearnerClient
+from sombrl.hardware.learner import LearnerClient
 from sombrl.hardware.policy import Actor
+from sombrl.hardware.registry import read_options
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def simulated(**options) -> SimBackend:
-    return SimBackend(SimConfig(clock="simulated", **options))
+class Car(SimBackend):
+    """A simulated car whose frames can be lost at will, and whose true state can be seen."""
+
+    def __init__(self, config):
+        self.blackouts = []
+        super().__init__(config)
+
+    def blackout(self, start, end):
+        """Lose all frames between two times after the next or last reset."""
+        self.blackouts.append((start, end))
+
+    def truth(self):
+        """Where the car really is now; velocities in its own frame, θ not wrapped."""
+        with self._lock:
+            self._advance(self.clock.now())
+            return self._moving
+
+    def throttle(self):
+        """What drives the car now, in hardware units."""
+        with self._lock:
+            self._advance(self.clock.now())
+            return self._action[1]
+
+    def _frame_lost(self):
+        lost, now = super()._frame_lost(), self.clock.now()
+        return lost or any(start <= now - self._began < end for start, end in self.blackouts)
+
+
+def simulated(**options) -> Car:
+    return Car(SimConfig(clock="simulated", **options))
 
 
 def constant(steer=0.0, throttle=0.0):
@@ -81,7 +109,7 @@ class Inline(LearnerClient):
         pass
 
     def check(self):
-        campaign, number = self.campaign, self.campaign.wanted()
+        campaign, number = self.campaign, self.campaign.missing_policy()
         if number is not None:
             config = campaign.config
             actor, metrics = self.train(campaign.episodes(number), config, number, config.seed, campaign.learner)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from sombrl.hardware.campaign import Campaign, CampaignConfig
-from sombrl.hardware.controller import Controller, Stopped, require_same
+from sombrl.hardware.controller import Controller, Stopped
 from sombrl.hardware.episode import Episode
-from sombrl.hardware.event_log import EventLog
-from sombrl.hardware.learner_client import LearnerClient, Lost
+from sombrl.hardware.files import EventLog
+from sombrl.hardware.learner import LearnerClient, Lost
 from sombrl.hardware.policy import Actor
 from sombrl.records import RunFault, SombrlError
 from tests.hardware.parts import Inline, hashing, random_actor, simulated
@@ -135,7 +135,7 @@ def test_an_episode_of_which_nothing_is_certain_is_not_counted(tmp_path):
     campaign = begin(tmp_path / "c", steps=5)
     with pytest.raises(RunFault, match="3 attempts at episode 0"):
         drive(campaign, simulated(frame_loss=0.999))
-    assert campaign.committed() == 0 and campaign.wanted() is None
+    assert campaign.committed() == 0 and campaign.missing_policy() is None
 
 
 def test_the_car_is_parked_while_a_policy_is_trained(tmp_path):
@@ -203,14 +203,14 @@ def test_only_one_controller(finished):
 
 def test_only_the_number_of_episodes_may_change(finished):
     config = finished.config
-    require_same(finished, dataclasses.replace(config, episodes=5))
+    finished.require_same(dataclasses.replace(config, episodes=5))
     with pytest.raises(SombrlError, match="already has 3 episodes"):
-        require_same(finished, dataclasses.replace(config, episodes=2))
+        finished.require_same(dataclasses.replace(config, episodes=2))
     other = {"backend": "replay", "steps": 7, "rate": 20.0, "seed": 9, "margin_factor": 2.0, "reset": "manual"}
     for name, value in other.items():
         flag = "--" + name.replace("_", "-")
         with pytest.raises(SombrlError, match=f"begun with {flag}"):
-            require_same(finished, dataclasses.replace(config, **{name: value}))
+            finished.require_same(dataclasses.replace(config, **{name: value}))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,8 @@ def test_only_the_number_of_episodes_may_change(finished):
         ("run c --backend builtins:dict", "must make a CarBackend"),
         ("run c --trainer random --backend-options dealy=0.1", 'did you mean "delay"'),
         ("run c --trainer random --backend-options delay=-1", "delay of the simulated car must be 0 or more"),
-        ("run c --trainer random --backend-options noise=loud", "does not take these --backend-options"),
+        ("run c --trainer random --backend-options noise=loud", "--backend-options noise' must be a number"),
+        ("run c --backend replay --backend-options lag=1 --trainer random", 'did you mean "log"'),
         ("run c --trainer random --backend-options noise", "takes name=value"),
         ("run c --backend replay --trainer random", "--backend-options"),
         ("run c --backend replay --backend-options log=nothing.npz --trainer random", "there is no file nothing.npz"),

@@ -11,8 +11,8 @@ from sombrl.envs.rc_car import RCCar
 from sombrl.envs.rc_car_dynamics import DEFAULTS
 from sombrl.envs.rc_car_dynamics import advance as jax_advance
 from sombrl.hardware.backend import Observation, wrap
-from sombrl.hardware.car import CAR_2, advance
 from sombrl.hardware.encoding import ActionStack, encode, reward
+from sombrl.hardware.sim_backend import CAR_2, advance
 
 DT = 1.0 / 30.0
 

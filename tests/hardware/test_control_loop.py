@@ -14,11 +14,10 @@ import pytest
 
 from sombrl.hardware.backend import PERIOD
 from sombrl.hardware.control_loop import run_episode
-from sombrl.hardware.controller import Operator
+from sombrl.hardware.controller import Operator, is_home
 from sombrl.hardware.encoding import ActionStack
-from sombrl.hardware.log_check import check_log
-from sombrl.hardware.replay_backend import ReplayBackend
-from sombrl.hardware.reset import drive_home, is_home
+from sombrl.hardware.episode import ReplayBackend, check_log
+from sombrl.hardware.policy import drive_home
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
 from sombrl.hardware.supervisor import Supervisor, SupervisorConfig
 from sombrl.records import SombrlError
@@ -201,12 +200,12 @@ def test_a_car_that_was_driven_ahead_backs_up_to_the_start():
     backend.reset("teleport")
     run_episode(backend, constant(0.0, 0.3), Supervisor(backend), steps=45)
     backend.clock.sleep_until(backend.clock.now() + 3.0)
-    assert not is_home()(backend.observe())
+    assert not is_home(backend.observe())
 
     def park(obs):  # straight back, and slower the nearer it is
         return np.array([0.0, np.clip(-0.5 * obs[0] - 0.5 * obs[4], -1.0, 1.0)])
 
-    way = run_episode(backend, drive_home(park), Supervisor(backend), steps=200, until=is_home())
+    way = run_episode(backend, drive_home(park), Supervisor(backend), steps=200, until=is_home)
     assert way.end == "completed" and 10 < way.length < 200
     assert np.hypot(*(way.pose[-1, :2] - np.array([1.42, -1.04]))) < 0.2
 
@@ -222,7 +221,7 @@ def test_what_runs_while_the_car_moves_does_not_load_jax():
     import numpy as np
     from sombrl.hardware import SimBackend, Supervisor, run_episode
     from sombrl.hardware.sim_backend import SimConfig
-    import sombrl.hardware.vendor, sombrl.hardware.remote, sombrl.hardware.replay_backend, sombrl.hardware.backends
+    import sombrl.hardware.vendor, sombrl.hardware.remote, sombrl.hardware.episode, sombrl.hardware.registry
     backend = SimBackend(SimConfig(clock="simulated"))
     backend.reset("teleport")
     print(run_episode(backend, lambda obs: np.zeros(2), Supervisor(backend), steps=3).length)

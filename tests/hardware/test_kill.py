@@ -13,8 +13,7 @@ import pytest
 
 from sombrl.hardware.campaign import Campaign, CampaignConfig
 from sombrl.hardware.controller import Controller
-from sombrl.hardware.event_log import EventLog
-from sombrl.hardware.files import read_json
+from sombrl.hardware.files import EventLog, read_json
 from tests.hardware.parts import ROOT, Inline, simulated
 from tests.hardware.test_campaign import contents, same
 from tests.small import heed_ctrl_c
@@ -80,7 +79,7 @@ def test_learner_and_controller_killed(undisturbed, tmp_path):
     assert process.returncode == 1 and "killed by signal 9" in err and err.count("\n") == 1, err
     (lost,) = [row for row in EventLog.read(campaign.events_path) if row["event"] == "learner-lost"]
     assert (lost["episode"], lost["car"]) == (1, "stopped")
-    assert campaign.committed() == 1 and campaign.wanted() == 1
+    assert campaign.committed() == 1 and campaign.missing_policy() == 1
 
     # Resumed without a flag; the controller is killed in the middle of episode 1. Its learner notices.
     process = start(campaign.path)
@@ -89,7 +88,7 @@ def test_learner_and_controller_killed(undisturbed, tmp_path):
     time.sleep(EPISODE / 2)
     process.kill()
     process.communicate()
-    assert campaign.committed() == 1 and campaign.wanted() is None  # the policy is there, the episode is not
+    assert campaign.committed() == 1 and campaign.missing_policy() is None  # the policy is there, the episode is not
     deadline = time.monotonic() + 10
     while running(learner):
         assert time.monotonic() < deadline, "an orphaned learner goes on"

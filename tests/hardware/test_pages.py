@@ -7,8 +7,8 @@ import sys
 import numpy as np
 from benchmarks import hardware
 
-from sombrl.hardware.backends import make_backend
 from sombrl.hardware.control_loop import run_episode
+from sombrl.hardware.registry import make_backend
 from sombrl.hardware.supervisor import Supervisor
 from tests.hardware.parts import ROOT, constant
 
@@ -47,7 +47,7 @@ def test_the_benchmark_measures_a_loop_of_30_hz():
     assert cells["ticks"] == 15 and 20 < cells["rate_hz"] <= 30.001
     with hardware.normal_priority():
         assert hardware.drive(0.1, hardware.actor(8))["scheduling"] == "normal"
-    assert hardware.control_loop.foremost is not None and hardware.microseconds(lambda: None, 100) < 1e3
+    assert hardware.control_loop.real_time_priority is not None and hardware.microseconds(lambda: None, 100) < 1e3
 
 
 def test_every_supervisors_flag_is_on_the_page_or_in_the_help():

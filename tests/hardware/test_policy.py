@@ -54,11 +54,11 @@ def test_a_damaged_file_is_named(damage, tmp_path):
 
 def test_a_changed_number_is_noticed_even_where_the_archive_is_whole(tmp_path):
     path = tmp_path / "a.npz"
-    write_arrays(path, {"a": np.arange(3)}, {})
-    arrays, meta = read_arrays(path)
+    write_arrays(path, {"a": np.arange(3)}, {"kind": "notes"})
+    arrays, meta = read_arrays(path, "notes")
     np.savez(path, a=arrays["a"] + 1, **{"meta.json": np.frombuffer(str(meta).replace("'", '"').encode(), np.uint8)})
     with pytest.raises(SombrlError, match="checksum differs"):
-        read_arrays(path)
+        read_arrays(path, "notes")
 
 
 def test_what_must_not_drive_is_refused():

@@ -1,6 +1,5 @@
 """A car behind a socket: the same episode, silence that becomes invalid frames, and a car that outlives its driver."""
 
-import json
 import signal
 import socket
 import subprocess
@@ -13,16 +12,16 @@ import numpy as np
 import pytest
 
 from sombrl.hardware.control_loop import run_episode
-from sombrl.hardware.remote import RemoteBackend, _answer, serve
+from sombrl.hardware.remote import RemoteBackend, answer_line, serve
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
 from sombrl.hardware.supervisor import Supervisor
 from sombrl.records import RunFault, SombrlError
-from tests.hardware.parts import ROOT, constant
+from tests.hardware.parts import ROOT, Car, constant
 
 
 def served(address, **options):
     """A car in this process that others can drive."""
-    car, ready = SimBackend(SimConfig(**options)), threading.Event()
+    car, ready = Car(SimConfig(**options)), threading.Event()
     flags = {"stop_on_hang_up": False, "ready": ready}
     threading.Thread(target=serve, args=(car, address), kwargs=flags, daemon=True).start()
     assert ready.wait(5)
@@ -59,7 +58,7 @@ def test_silence_is_an_invalid_frame_and_late_answers_are_thrown_away(tmp_path):
         connection, _ = listener.accept()
         for number, line in enumerate(connection.makefile("rb")):
             time.sleep(0.1 if number == 0 else 0.0)
-            connection.sendall(json.dumps(_answer(car, json.loads(line))).encode() + b"\n")
+            connection.sendall(answer_line(car, line))
 
     threading.Thread(target=answer, daemon=True).start()
     backend = RemoteBackend(str(tmp_path / "car"), patience=0.02)

@@ -11,14 +11,14 @@ import pytest
 from sombrl.hardware.backend import PERIOD, Ack, Observation
 from sombrl.hardware.control_loop import run_episode
 from sombrl.hardware.episode import REASONS
-from sombrl.hardware.event_log import EventLog
+from sombrl.hardware.files import EventLog
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
 from sombrl.hardware.supervisor import Supervisor, SupervisorConfig
 from sombrl.records import RunFault, SombrlError
-from tests.hardware.parts import White, constant
+from tests.hardware.parts import Car, White, constant
 
 
-class Recorded(SimBackend):
+class Recorded(Car):
     """A simulated car that remembers what it was sent."""
 
     def __init__(self, config):

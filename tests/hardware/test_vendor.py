@@ -5,21 +5,20 @@ import math
 import numpy as np
 import pytest
 
-from sombrl.hardware.backend import PERIOD
-from sombrl.hardware.clocks import SimulatedClock
+from sombrl.hardware.backend import PERIOD, SimulatedClock
 from sombrl.hardware.control_loop import run_episode
-from sombrl.hardware.sim_backend import SimBackend, SimConfig
+from sombrl.hardware.sim_backend import SimConfig
 from sombrl.hardware.supervisor import Supervisor
 from sombrl.hardware.vendor import VendorBackend, VendorConfig, from_mocap
 from sombrl.records import RunFault, SombrlError
-from tests.hardware.parts import White, constant
+from tests.hardware.parts import Car, White, constant
 
 
 class Driver:
     """A vendor's driver of the simulated car: in the frame of motion capture, with its counters."""
 
     def __init__(self, goal=(0.3, -0.2, 0.1)):
-        self.car, self.goal, self.calls = SimBackend(SimConfig(clock="simulated")), goal, []
+        self.car, self.goal, self.calls = Car(SimConfig(clock="simulated")), goal, []
         self.car.reset("teleport")
         self.invalid, self.broken, self.link = 0, False, True
 

@@ -90,7 +90,7 @@ def open_page(browser, path, request):
         assert window.complaints == []
 
 
-def test_first_sight(open_page):
+def test_first_comparison_is_shown_with_all_its_charts(open_page):
     window = open_page()
     assert window.texts(f"{VISIBLE} > h2") == ["toy · small"]
     assert window.count(f"{VISIBLE} [data-chart=curves] figure") == 4
@@ -122,7 +122,29 @@ def test_charts_draw_the_numbers(open_page):
     assert place == pytest.approx(data["comparisons"][0]["tasks"][0]["curves"][0]["i"][-1], abs=0.01)
 
 
-def test_task_selector(open_page):
+def test_difference_has_a_zero_and_ticks(open_page):
+    """The interval of the difference lies to the right of zero, on a scale from −1 to 1."""
+    window = open_page()
+    middle, zero = (
+        window.page.get_attribute(f"tr.better .forest .{part}", "d").lstrip("M").partition(" ")[0].partition("V")[0]
+        for part in ("middle", "zero")
+    )
+    assert float(zero.split("V")[0]) == 50 < float(middle)
+    assert window.page.get_attribute("tr.better .forest .scale", "d").count("V") == 4
+    assert window.style("tr.better .forest .zero", "stroke") == window.style("thead th", "color")
+
+
+def test_axis_has_one_unit(open_page, tmp_path):
+    """Ticks of 12,000 and of 8,000 are both in thousands."""
+    run, out = write_run(tmp_path / "run", repeat=120), tmp_path / "r.html"
+    out.write_text(page(find([run])))
+    window = open_page(path=out)
+    ticks = window.page.locator(f"{VISIBLE} [data-chart=curves] .tick-x").all_text_contents()
+    assert "12k" in ticks
+    assert all(tick == "0" or tick.endswith("k") for tick in ticks)
+
+
+def test_task_selector_chooses_the_curves(open_page):
     window = open_page()
     window.page.select_option(f"{VISIBLE} .task", label="world-2")
     assert window.texts(f"{VISIBLE} [data-chart=curves] figcaption")[0].startswith("world-2")
@@ -131,7 +153,7 @@ def test_task_selector(open_page):
     assert window.count(f"{VISIBLE} [data-chart=curves] figure") == 4
 
 
-def test_methods_are_switched_off_and_on(open_page):
+def test_methods_can_be_switched_off_and_on(open_page):
     window = open_page(anchor="#t=0")
     button = window.page.locator(f"{VISIBLE} .methods button", has_text="greedy")
     button.click()
@@ -145,7 +167,7 @@ def test_methods_are_switched_off_and_on(open_page):
     assert "no curve is switched on" in window.page.inner_text(f"{VISIBLE} [data-chart=curves]")
 
 
-def test_axis_log_line_and_seeds(open_page):
+def test_controls_change_axis_scale_line_and_seeds(open_page):
     window = open_page(anchor="#t=0")
     label = f"{VISIBLE} [data-chart=curves] .x-label"
     ticks = f"{VISIBLE} [data-chart=curves] .tick-x"
@@ -166,7 +188,7 @@ def test_axis_log_line_and_seeds(open_page):
     assert "y=q" in window.page.url
 
 
-def test_other_comparison_and_its_notes(open_page):
+def test_other_comparison_can_be_chosen_and_has_its_notes(open_page):
     window = open_page()
     window.page.select_option("#comparison", label="Runs")
     assert window.texts(f"{VISIBLE} > h2") == ["Runs"]
@@ -190,7 +212,7 @@ def test_state_survives_a_reload(open_page):
     assert window.page.eval_on_selector_all(LINES, "n => n.map(x => x.dataset.method)") == ["greedy"]
 
 
-def test_hover_reads_values(open_page):
+def test_pointing_at_a_chart_shows_values(open_page):
     window = open_page(anchor="#t=0")
     chart = window.page.locator(f"{VISIBLE} [data-chart=curves] svg")
     box = chart.bounding_box()
@@ -205,7 +227,7 @@ def test_hover_reads_values(open_page):
     assert window.count(".tip") == 0
 
 
-def test_keyboard_alone(open_page):
+def test_keyboard_alone_is_enough(open_page):
     window = open_page(anchor="#t=0")
     window.page.keyboard.press("Tab")
     assert window.page.evaluate("document.activeElement.className") == "skip"
@@ -225,7 +247,7 @@ def test_keyboard_alone(open_page):
     assert window.count(".tip") == 0
 
 
-def test_everything_that_can_be_used_has_a_name(open_page):
+def test_every_control_and_picture_has_an_accessible_name(open_page):
     window = open_page()
     unnamed = window.page.eval_on_selector_all(
         "button, select, input, svg[role=img], [role=region], [role=group], video, img",
@@ -236,7 +258,7 @@ def test_everything_that_can_be_used_has_a_name(open_page):
     assert window.count("th:not([scope])") == 0
 
 
-def test_dark_by_system_and_by_hand(open_page):
+def test_dark_colours_by_system_and_by_button(open_page):
     dark, light = "rgb(22, 24, 27)", "rgb(255, 255, 255)"
     assert open_page(color_scheme="dark").style("body", "backgroundColor") == dark
     window = open_page(color_scheme="light")
@@ -248,7 +270,7 @@ def test_dark_by_system_and_by_hand(open_page):
     assert window.page.inner_text("#theme") == "Colours: light"
 
 
-def test_print(open_page):
+def test_print_is_black_on_white_without_controls_and_crops_no_manifest(open_page):
     window = open_page(color_scheme="dark")
     window.page.emulate_media(media="print")
     assert window.style("body", "backgroundColor") == "rgb(255, 255, 255)"
@@ -256,11 +278,12 @@ def test_print(open_page):
     for hidden in (".bar", ".page-tools"):
         assert window.style(hidden, "display") == "none"
     assert window.page.is_visible("table.verdicts")
+    assert window.style("details pre", "maxHeight") == "none"
     assert window.page.pdf().startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("width", [390, 320])
-def test_phone_never_scrolls_sideways(open_page, width):
+def test_phone_does_not_scroll_sideways(open_page, width):
     window = open_page(width=width, has_touch=True, is_mobile=True)
     for comparison in ("0", "1"):
         window.page.select_option("#comparison", comparison)
@@ -282,14 +305,14 @@ def test_charts_follow_the_width_of_the_window(open_page):
     assert window.page.evaluate("document.documentElement.scrollWidth") <= 700
 
 
-def test_without_scripts_the_tables_are_there(open_page):
+def test_tables_are_there_without_javascript(open_page):
     window = open_page(java_script_enabled=False)
     assert "IQM difference" in window.page.inner_text("#verdicts")
     assert window.page.locator(".comparison").count() == 2
     assert all(section.is_visible() for section in window.page.locator(".comparison").all())
 
 
-def test_live_page_reads_itself_again_and_keeps_its_state(open_page, tmp_path):
+def test_live_page_reloads_and_keeps_its_state(open_page, tmp_path):
     run, out = write_run(tmp_path / "run", episodes=2), tmp_path / "live.html"
     out.write_text(page(find([run]), reload_s=1))
     window = open_page(path=out, anchor="#log=1")

@@ -7,12 +7,13 @@ import pytest
 import scipy.stats
 
 from sombrl.report.aggregate import aggregate
-from sombrl.report.claims import claims, interval_text, number
+from sombrl.report.claims import claims
 from sombrl.report.comparison import compare
 from sombrl.report.curves import curve as over_seeds
 from sombrl.report.efficiency import frames_to_reach
-from sombrl.report.loading import find
-from sombrl.report.provenance import care
+from sombrl.report.loading import Record, find
+from sombrl.report.provenance import caveats
+from sombrl.report.wording import interval_text, number
 from tests.report.examples import VERSIONS, curve, write_run, write_table
 
 
@@ -21,7 +22,7 @@ def comparison_of(path):
     return comparison
 
 
-def test_sentence_counts_tasks_and_carries_the_interval(tmp_path):
+def test_claim_counts_tasks_and_has_the_interval(tmp_path):
     comparison = comparison_of(write_table(tmp_path / "small.csv", tasks=4))
     (claim,), warning = claims(comparison)
     assert warning is None
@@ -43,7 +44,7 @@ def test_sentence_counts_tasks_and_carries_the_interval(tmp_path):
     assert claim.improvement[0] == pytest.approx(0.75)
 
 
-def test_no_difference_is_said_as_such(tmp_path):
+def test_equal_methods_have_no_difference_within_the_interval(tmp_path):
     comparison = comparison_of(write_table(tmp_path / "small.csv", tasks=1, better=0.0))
     (claim,), _ = claims(comparison)
     assert claim.verdict == "level"
@@ -60,7 +61,7 @@ def test_two_seeds_are_too_few_for_an_interval(tmp_path):
     assert "il" not in over_seeds(comparison.tasks[0].records["greedy"])
 
 
-def test_best_of_several_is_flattered_by_chance_and_the_page_says_so(tmp_path):
+def test_best_of_several_comes_with_a_warning(tmp_path):
     for n in range(3):
         write_run(tmp_path / str(n), bonus_weight=float(n), level=1.0 + n)
     found, warning = claims(comparison_of(tmp_path))
@@ -86,7 +87,7 @@ def test_same_seeds_twice_are_not_pooled(tmp_path, inside):
     assert any("same settings and seeds" in note for note in comparison.notes)
 
 
-def test_different_versions_seeds_lengths_repeats_and_settings_are_said(tmp_path):
+def test_caveats_name_different_versions_seeds_lengths_rates_and_settings(tmp_path):
     write_run(tmp_path / "a", "optimistic")
     write_run(
         *(tmp_path / "b", "greedy", 0.5),
@@ -96,7 +97,7 @@ def test_different_versions_seeds_lengths_repeats_and_settings_are_said(tmp_path
         versions=VERSIONS | {"sombrl": "0.2.0"},
         rank=16,
     )
-    notes = " ".join(care(comparison_of(tmp_path)))
+    notes = " ".join(caveats(comparison_of(tmp_path)))
     assert "different versions of sombrl are compared here: 0.1.0 and 0.2.0" in notes
     assert "gp-icem/greedy has 3 of 5 seeds" in notes
     assert "frames per decision differ" in notes
@@ -105,7 +106,7 @@ def test_different_versions_seeds_lengths_repeats_and_settings_are_said(tmp_path
     assert "gp-icem/greedy went on to 320" in notes
 
 
-def test_scores_are_taken_where_all_methods_are(tmp_path):
+def test_scores_are_taken_at_frames_that_all_methods_reach(tmp_path):
     write_run(tmp_path / "a", "optimistic", episodes=10)
     write_run(tmp_path / "b", "greedy", episodes=6)
     (task,) = comparison_of(tmp_path).tasks
@@ -113,7 +114,7 @@ def test_scores_are_taken_where_all_methods_are(tmp_path):
     np.testing.assert_allclose(task.finals["gp-icem/optimistic"], [curve(1.0, seed, 10)[5] for seed in range(5)])
 
 
-def test_run_that_has_just_begun_is_in_no_score(tmp_path):
+def test_run_that_has_just_begun_is_not_scored(tmp_path):
     write_run(tmp_path / "a", "optimistic", episodes=10)
     write_run(tmp_path / "b", "greedy", episodes=2)
     comparison = comparison_of(tmp_path)
@@ -123,11 +124,19 @@ def test_run_that_has_just_begun_is_in_no_score(tmp_path):
     assert any("gp-icem/greedy ended at 40 of 200 env frames" in note for note in comparison.notes)
 
 
-def test_frames_and_episodes_are_not_put_on_one_axis(tmp_path):
+def test_frames_and_iterations_are_not_put_on_one_axis(tmp_path):
     write_run(tmp_path / "a", "optimistic")
     write_run(tmp_path / "b", "greedy", counted=False)
     comparison = comparison_of(tmp_path)
     assert comparison.methods == ["gp-icem/optimistic"]
+    assert any("axes cannot be compared" in note for note in comparison.notes)
+
+
+def test_method_on_both_axes_alone_leaves_nothing_to_compare(tmp_path):
+    write_run(tmp_path / "a", seeds=(0, 1))
+    write_run(tmp_path / "b", seeds=(2, 3), counted=False)
+    comparison = comparison_of(tmp_path)
+    assert comparison.tasks == []
     assert any("axes cannot be compared" in note for note in comparison.notes)
 
 
@@ -144,8 +153,6 @@ def test_frames_to_reach_a_share_of_the_best(tmp_path):
 
 
 def test_curve_holds_the_last_value_and_counts_the_seeds():
-    from sombrl.report.loading import Record
-
     frames = np.array([10.0, 20.0, 30.0])
     seeds = {0: Record(frames, frames / 2, frames), 1: Record(frames[:2], frames[:2] / 2, 3 * frames[:2])}
     found = over_seeds(seeds, lines=True)
@@ -159,7 +166,7 @@ def test_curve_holds_the_last_value_and_counts_the_seeds():
 @pytest.mark.parametrize(
     ("value", "text"), [(0.214, "0.21"), (-0.0032, "−0.0032"), (11588.2, "11,588"), (81.72, "81.7"), (0.0, "0.00")]
 )
-def test_numbers_are_short(value, text):
+def test_numbers_have_about_three_digits(value, text):
     assert number(value) == text
 
 

@@ -30,7 +30,7 @@ def test_table_is_read_with_the_manifest_beside_it(tmp_path):
     np.testing.assert_array_equal(record.values, curve(1.0, 2, 12))
 
 
-def test_broken_things_are_skipped_and_named(tmp_path):
+def test_what_cannot_be_read_is_skipped_with_the_reason(tmp_path):
     write_run(tmp_path / "whole")
     (write_run(tmp_path / "no-manifest") / "manifest.json").unlink()
     (write_run(tmp_path / "no-metrics") / "metrics.jsonl").unlink()
@@ -50,10 +50,10 @@ def test_broken_things_are_skipped_and_named(tmp_path):
     assert "no manifest.json" in reasons["no-manifest"]
     assert "no metrics yet" in reasons["no-metrics"]
     assert "line 2" in reasons["bad-line"]
-    assert "no table of results" in reasons["other.csv"]
+    assert "not a table of results" in reasons["other.csv"]
 
 
-def test_half_a_line_of_a_run_that_is_being_written_is_no_fault(tmp_path):
+def test_half_written_last_line_is_ignored(tmp_path):
     run = write_run(tmp_path / "run", seeds=(0,))
     with open(run / "metrics.jsonl", "a") as file:
         file.write('{"iteration": 10, "se')
@@ -71,13 +71,13 @@ def test_null_metrics_leave_a_gap(tmp_path):
     assert (lengths["rollout/ep_rew_mean"], lengths["model/rmse"]) == (1, 1)
 
 
-def test_run_that_counts_no_frames_has_another_axis(tmp_path):
+def test_run_without_frames_counts_iterations(tmp_path):
     write_run(tmp_path / "run", counted=False)
     (source,) = find([tmp_path]).sources
     assert source.axis == ITERATIONS
 
 
-def test_cell_of_an_experiment_has_the_experiments_names(tmp_path):
+def test_cell_of_an_experiment_uses_the_experiments_names(tmp_path):
     cell = tmp_path / "toy-small" / "pendulum" / "run-1"
     write_run(cell / "run", seeds=(0, 1), episodes=4)
     (cell / "settings.json").write_text(json.dumps({"experiment": "toy", "method": "ours", "env": "pendulum c=1"}))
@@ -89,7 +89,7 @@ def test_cell_of_an_experiment_has_the_experiments_names(tmp_path):
     assert (record.frames.tolist(), record.decisions.tolist(), record.values.tolist()) == ([40.0], [20.0], [6.0])
 
 
-def test_sweep_is_its_cells_and_not_its_table_once_more(tmp_path):
+def test_sweep_is_read_from_its_cells_and_not_from_its_table(tmp_path):
     cell = tmp_path / "cells" / "pendulum" / "optimistic"
     write_run(cell / "run")
     (cell / "settings.json").write_text(json.dumps({"experiment": "weights", "method": "ours", "env": "pendulum"}))

@@ -79,7 +79,7 @@ def text(folder):
     return (folder / "report.html").read_text()
 
 
-def test_page_is_whole_and_needs_nothing_else(text):
+def test_page_is_valid_html_and_refers_to_no_other_file(text):
     elements = Elements(text)
     assert len(elements.tables) > 8
     assert all(table["headers"] for table in elements.tables)
@@ -117,7 +117,7 @@ def test_data_of_the_charts(text):
     assert len(task["curves"][0]["s"]) == 5
 
 
-def test_the_same_files_give_the_same_page(text, folder, tmp_path):
+def test_same_files_give_the_same_page(text, folder, tmp_path):
     report(folder, "--out", tmp_path / "again.html", "--axis", "decisions", "--title", "A & B <compared>")
     again = (tmp_path / "again.html").read_text()
     assert [a for a in again.splitlines() if "written " not in a] == [
@@ -125,7 +125,7 @@ def test_the_same_files_give_the_same_page(text, folder, tmp_path):
     ]
 
 
-def test_films_are_inside_up_to_a_size(text, folder, tmp_path, monkeypatch):
+def test_films_up_to_a_size_are_in_the_page(text, folder, tmp_path, monkeypatch):
     assert text.count("data:image/gif;base64,") == 1
     large, small = tmp_path / "large.gif", tmp_path / "small.gif"
     large.write_bytes(GIF * 100)
@@ -138,7 +138,7 @@ def test_films_are_inside_up_to_a_size(text, folder, tmp_path, monkeypatch):
     assert "full" in found[2].reason
 
 
-def test_text_of_files_cannot_break_out(tmp_path):
+def test_text_from_files_is_escaped(tmp_path):
     write_run(tmp_path / "run", env="</script><script>alert(1)</script>")
     report(tmp_path, "--out", tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()

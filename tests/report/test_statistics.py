@@ -28,20 +28,20 @@ def assert_ends(ours, theirs):
 
 @each_case
 @pytest.mark.parametrize("name", NAMES)
-def test_point_estimates_are_rliables(case, name):
+def test_point_estimates_equal_rliables(case, name):
     found = getattr(statistics, name)(by_task(case["ours"]))
     assert found == pytest.approx(case["statistics"][name]["point"], abs=1e-12)
 
 
 @each_case
 @pytest.mark.parametrize("name", NAMES)
-def test_interval_ends_are_rliables(case, name):
+def test_interval_ends_agree_with_rliables(case, name):
     ends = statistics.interval(getattr(statistics, name), by_task(case["ours"]), draws=20_000)
     assert_ends(ends, case["statistics"][name]["ends"])
 
 
 @each_case
-def test_probability_of_improvement_is_rliables(case):
+def test_probability_of_improvement_agrees_with_rliables(case):
     ours, theirs = by_task(case["ours"]), by_task(case["theirs"])
     expected = case["probability_of_improvement"]
     assert statistics.probability_of_improvement(ours, theirs) == pytest.approx(expected["point"], abs=1e-12)
@@ -49,7 +49,7 @@ def test_probability_of_improvement_is_rliables(case):
 
 
 @each_case
-def test_profile_is_rliables(case):
+def test_profile_agrees_with_rliables(case):
     thresholds, ours = np.array(ORACLE["thresholds"]), by_task(case["ours"])
     found = statistics.performance_profile(ours, thresholds)
     np.testing.assert_allclose(found, case["profile"]["points"], rtol=0, atol=1e-12)
@@ -60,7 +60,7 @@ def test_profile_is_rliables(case):
     np.testing.assert_allclose(high, expected_high, rtol=0, atol=step)
 
 
-def test_unequal_runs_per_task_pool_as_scipys_trimmed_mean():
+def test_unequal_runs_per_task_pool_like_scipys_trimmed_mean():
     scores = [np.array([0.1, 0.9, 0.4]), np.array([0.2, 0.3, 0.8, 0.7, 0.5])]
     assert statistics.iqm(scores) == pytest.approx(scipy.stats.trim_mean(np.concatenate(scores), 0.25))
     assert statistics.mean(scores) == pytest.approx((1.4 / 3 + 0.5) / 2)

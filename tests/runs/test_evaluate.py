@@ -94,7 +94,8 @@ def test_bootstrap_of_seeds():
 
 def test_one_seed_claims_no_spread(agent):
     single = copy.copy(agent)
-    single.seeds = [0]
+    single.trainer = copy.copy(agent.trainer)
+    single.trainer.seeds = [0]
     text = table(single, np.array([[1.0], [2.0]]), "somehow")
     assert "one seed" in text and "bootstrap" not in text
 
@@ -155,7 +156,7 @@ def test_an_existing_film_is_kept(run, tmp_path):
 
 def test_a_film_of_foresight_in_the_way_is_refused_before_the_episodes(trained, tmp_path, monkeypatch):
     (tmp_path / "film-foresight.gif").write_text("mine")
-    monkeypatch.setattr("sombrl.agent.Agent.foresight", lambda self: [np.zeros((4, 4, 3), np.uint8)])
+    monkeypatch.setattr("sombrl.training.base.Trainer.foresight", lambda self: [np.zeros((4, 4, 3), np.uint8)])
     monkeypatch.setattr("sombrl.agent.Agent.evaluate", lambda *a, **k: pytest.fail("evaluated"))
     with pytest.raises(SombrlError, match=r"film-foresight\.gif is there already"):
         evaluate_run(trained, episodes=1, video=tmp_path / "film.gif")

@@ -11,7 +11,7 @@ import pytest
 from sombrl.agent.make import load
 from sombrl.runs import signals
 from sombrl.runs.signals import Signals
-from sombrl.runs.train import Interrupted, Run, drive
+from sombrl.runs.train import Interrupted, Run, run_training
 from sombrl.storage.run_folder import RunFolder
 from tests.small import reproducible_rows, small
 
@@ -150,7 +150,7 @@ def test_runs_of_another_thread_and_an_evaluation_that_was_broken_off(tmp_path):
     """In a thread there are no signals. In the main one, the report is kept without the number that was on its way."""
     whole, stopped = (small(seeds=1, eval_every=1, eval_episodes=1) for _ in range(2))
     folders = [RunFolder.create(tmp_path / name, whole.to_json(), ["test"]) for name in ("whole", "stopped")]
-    thread = threading.Thread(target=drive, args=([Run(whole, folders[0], False)], 3, 3, False))
+    thread = threading.Thread(target=run_training, args=([Run(whole, folders[0], False)], 3, 3, False))
     thread.start()
     thread.join()
     assert whole.iteration == 3 and load(folders[0].path).iteration == 3
@@ -166,7 +166,7 @@ def test_runs_of_another_thread_and_an_evaluation_that_was_broken_off(tmp_path):
 
     stopped.evaluate = evaluated
     with pytest.raises(Interrupted, match="2 of 3 iterations are saved; continue with"):
-        drive([Run(stopped, folders[1], False)], 3, 3, tensorboard=False)
+        run_training([Run(stopped, folders[1], False)], 3, 3, tensorboard=False)
     assert load(folders[1].path).iteration == 2
     rows = reproducible_rows(folders[0].path)
     del rows[1]["eval/ep_rew_mean"]
@@ -187,7 +187,7 @@ def test_a_report_whose_metrics_are_not_written_yet_is_not_lost(tmp_path):
     trained.rows = interrupted
     folder = RunFolder.create(tmp_path / "run", trained.to_json(), ["test"])
     with pytest.raises(Interrupted, match="2 of 3 iterations are saved"):
-        drive([Run(trained, folder, False)], 3, 3, tensorboard=False)
+        run_training([Run(trained, folder, False)], 3, 3, tensorboard=False)
     assert load(folder.path).iteration == 2 and [row["iteration"] for row in folder.rows()] == [0, 1]
 
 
@@ -196,4 +196,4 @@ def test_a_last_report_leaves_nothing_to_continue(tmp_path):
     folder = RunFolder.create(tmp_path / "run", trained.to_json(), ["test"])
     run = Run(trained, folder, False, hook=lambda agent, report: send())
     with pytest.raises(Interrupted, match=r"^1 of 1 iterations are saved$"):
-        drive([run], 1, 1, tensorboard=False)
+        run_training([run], 1, 1, tensorboard=False)

@@ -16,7 +16,7 @@ from sombrl.paper.experiments.base import Evaluation, TrainCell
 from sombrl.paper.experiments.mbpo import decisions_of, mbpo_config
 from sombrl.records import SombrlError
 from sombrl.runs.cells import CellFolder
-from sombrl.runs.train import Run, drive
+from sombrl.runs.train import Run, run_training
 from sombrl.storage.run_folder import RunFolder
 from sombrl.training.lockstep import learn_together
 from sombrl.training.online import spread
@@ -96,7 +96,7 @@ def test_who_was_killed_behind_the_others_catches_up(tmp_path):
     (tmp_path / "optimistic").mkdir()
     ahead._begin()
     folder = RunFolder.create(tmp_path / "optimistic" / "run", first.to_json(), ["test"])
-    drive([Run(first, folder, False)], 1, 1, tensorboard=False)
+    run_training([Run(first, folder, False)], 1, 1, tensorboard=False)
     (tmp_path / "greedy").mkdir()
     ahead.complete(["test"], [behind])
     for cell in (ahead, behind):

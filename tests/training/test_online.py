@@ -10,8 +10,9 @@ import pytest
 from sombrl.agent.make import load, make
 from sombrl.controllers.sac_losses import gaussian
 from sombrl.records import RunFault, SombrlError
-from sombrl.runs.train import Run, drive, resume, train
+from sombrl.runs.train import Run, resume, run_training, train
 from sombrl.storage.run_folder import RunFolder
+from sombrl.training.report import reward_warning
 from tests.envs.tiny import Tiny
 from tests.training.test_episodic import leaves
 
@@ -116,9 +117,9 @@ def test_a_ready_environment_that_cannot_be_put_back_stops_training():
 
 def test_workers_evaluate_too_and_stay_for_the_next_time():
     apart, beside = agent(env_workers=2), agent()
-    first, evaluators = apart.evaluate(1), apart._evaluators
+    first, evaluators = apart.evaluate(1), apart.trainer._evaluators
     assert np.array_equal(first, beside.evaluate(1))
-    assert np.array_equal(first, apart.evaluate(1)) and apart._evaluators is evaluators
+    assert np.array_equal(first, apart.evaluate(1)) and apart.trainer._evaluators is evaluators
     assert len(evaluators._workers) == min(2, len(apart.seeds))
 
 
@@ -191,23 +192,26 @@ def test_rewards_that_nobody_can_learn_from(amount, warned):
     """A sentence with the numbers in it."""
     env = functools.partial(Paid, amount)
     sentences = []
-    agent("sac", env).learn(20, callback=lambda agent, report: sentences.append(agent.reward_warning(report)))
+    agent("sac", env).learn(
+        20, callback=lambda agent, report: sentences.append(reward_warning(report, agent.envs.spec))
+    )
     assert (sentences[0] is not None) is warned
     assert not warned or f"{amount:.3g}" in sentences[0]
 
 
 def test_out_of_memory_names_the_flags(tmp_path, monkeypatch):
     trained = agent("sac")
-    whole = trained.iterations
+    whole = trained.trainer.propose
 
-    def exhausted(until, on_decision):
-        yield from whole(1, on_decision)
+    def exhausted(on_decision):
+        if trained.iteration == 0:
+            return whole(on_decision)
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 TiB.")
 
-    monkeypatch.setattr(trained, "iterations", exhausted)
+    monkeypatch.setattr(trained.trainer, "propose", exhausted)
     folder = RunFolder.create(tmp_path / "run", trained.to_json(), ["test"])
     with pytest.raises(RunFault, match=r"fewer --seeds, or a smaller --capacity.*1 of 3 .*sombrl resume"):
-        drive([Run(trained, folder, False)], 3, 2, tensorboard=False)
+        run_training([Run(trained, folder, False)], 3, 2, tensorboard=False)
     assert load(tmp_path / "run").iteration == 1
 
 
@@ -258,5 +262,5 @@ def test_an_environment_that_breaks_its_word_costs_an_iteration_and_no_more(tmp_
     trained = agent("sac", env=Bends)
     folder = RunFolder.create(tmp_path / "run", trained.to_json(), ["test"])
     with pytest.raises(SombrlError, match=r"its space says \(2,\); 1 of 3 iterations are saved; continue with"):
-        drive([Run(trained, folder, False)], 3, 10, tensorboard=False)
+        run_training([Run(trained, folder, False)], 3, 10, tensorboard=False)
     assert load(folder.path, env=Bends).iteration == 1

@@ -13,14 +13,6 @@ from sombrl.errors import SombrlError
 from sombrl.storage.run_folder import RunFolder
 
 
-def new_agent(algorithm: str, config: Any, run_config: RunConfig, env: Any = None) -> Agent:
-    """An untrained agent of the class that the algorithm has."""
-    if algorithm not in ALGORITHMS:
-        raise nearest(algorithm, ALGORITHMS, "algorithm")
-    kind = ALGORITHMS[algorithm].agent
-    return (Agent if kind is None else kind())(algorithm, config, run_config, env)
-
-
 def load(path: str | Path, env: Any = None, *, fresh: bool = False) -> Agent:
     """The agent of a run folder. `env` is needed only when it was made with an object instead of a name.
 
@@ -35,7 +27,7 @@ def load(path: str | Path, env: Any = None, *, fresh: bool = False) -> Agent:
         if algorithm not in ALGORITHMS:
             raise nearest(algorithm, ALGORITHMS, "algorithm")
         config, run_config = from_json(ALGORITHMS[algorithm].config, data["config"]), from_json(RunConfig, data["run"])
-        agent = new_agent(algorithm, config, run_config, env)
+        agent = Agent(algorithm, config, run_config, env)
     except SombrlError as error:
         raise SombrlError(f"{folder.path / 'config.json'}: {error}") from error
     return agent if fresh else agent.restore(folder)
@@ -70,7 +62,7 @@ def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Ag
     if isinstance(run_settings.get("env_kwargs"), dict):
         run_settings["env_kwargs"] = tuple(f"{name}={value}" for name, value in run_settings["env_kwargs"].items())
     config = dataclasses.replace(config, explore=explore, **own)
-    return new_agent(algorithm, config, RunConfig(**run_settings), None if isinstance(env, str) else env)
+    return Agent(algorithm, config, RunConfig(**run_settings), None if isinstance(env, str) else env)
 
 
 def MBPO(env: Any, **settings: Any) -> Agent:

@@ -6,8 +6,8 @@ import importlib.machinery
 import importlib.util
 import sys
 import warnings
-from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 MOVED = {
     "sombrl.checkpoint": "sombrl.storage.checkpoint",
@@ -42,7 +42,7 @@ class MovedFinder(importlib.abc.MetaPathFinder):
     """Finds an old module name, or a module inside an old package, under its new name."""
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, name: str, path: Any, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """A spec for old names alone; this finder is asked last, so what exists is never hidden."""
         new = new_name(name)

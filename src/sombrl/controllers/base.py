@@ -7,6 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, Key
 
 from sombrl.exploration.base import ImaginedMDP
+from sombrl.networks.mlp import MLP
 from sombrl.records import State
 from sombrl.replay import Replay
 
@@ -26,6 +27,10 @@ class AbstractController(eqx.Module):
     def learns(self) -> bool:
         """Whether its state is a policy that was learned; a planner's is only a warm start."""
         return False
+
+    def actor(self, state: Any) -> MLP | None:
+        """The network of the learned policy: tanh of the first half of its output is the action. None of a planner."""
+        return None
 
     @abc.abstractmethod
     def begin_episode(self, state: Any, mdp: ImaginedMDP) -> Any:

@@ -165,6 +165,10 @@ class PolicySearch(AbstractController):
         sac = jax.vmap(lambda key: self.sac.init(self._task_alone(mdp), key=key))(self._keys(key))
         return SearchState(jax.tree.map(lambda leaf: leaf[0], sac.actor), sac)
 
+    def actor(self, state: SearchState) -> MLP:
+        """The policy's."""
+        return state.actor
+
     def begin_episode(self, state: SearchState, mdp: ImaginedMDP) -> SearchState:
         """A policy has nothing that belongs to an episode."""
         return state

@@ -122,6 +122,10 @@ class SAC(AbstractController):
             latest=dict.fromkeys(METRICS, zero),
         )
 
+    def actor(self, state: SACState) -> MLP:
+        """The policy's."""
+        return state.actor
+
     def begin_episode(self, state: SACState, mdp: ImaginedMDP) -> SACState:
         """A policy has nothing that belongs to an episode."""
         return state

@@ -8,11 +8,9 @@ Each seed has `envs` environments, one replay, and networks of its own. On an ac
 unless they see images; on a CPU they are one after the other, so that no bit of a seed depends on its neighbours.
 """
 
-import contextlib
 import dataclasses
 import functools
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -28,7 +26,9 @@ from sombrl.dreamer.rssm import Latent
 from sombrl.envs.base import AbstractEnvs, Step
 from sombrl.records import SombrlError
 from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
-from sombrl.training.episodic import refuse_nan
+from sombrl.training.base import OnDecision, Report
+from sombrl.training.clock import Clock
+from sombrl.training.compiled import refuse_nan
 
 _key = keyed_by(("init", "act", "learn", "evaluate"))
 Metrics = dict[str, Float[Array, "*seeds"]]
@@ -57,19 +57,6 @@ class DreamerLoopState(eqx.Module):
     ticks: int
 
 
-@dataclasses.dataclass(frozen=True)
-class DreamerReport:
-    """One iteration, as the caller sees it."""
-
-    iteration: int
-    state: DreamerLoopState
-    returns: np.ndarray  # [seeds], the mean of the episodes that ended, or NaN
-    lengths: np.ndarray  # [seeds], theirs
-    decisions: np.ndarray  # [seeds], in this iteration
-    metrics: dict[str, np.ndarray]  # [seeds] each
-    seconds: dict[str, float]
-
-
 def compiled_update(learn: Callable[..., Any]) -> Callable[..., Any]:
     """An update, compiled on first use. It gives its first argument's memory up."""
     return jax.jit(learn, donate_argnums=0, compiler_options=UPDATE_OPTIONS)
@@ -91,10 +78,15 @@ class DreamerPrograms:
         """Compilation happens on first use; agents that compute the same share what was compiled."""
 
         def init(seeds: Array) -> DreamerState:
-            return over_lot(lambda row: dreamer.init(key=_key(row[0], jnp.zeros((), jnp.int32), "init")), (seeds,))
+            states: DreamerState = over_lot(
+                lambda row: dreamer.init(key=_key(row[0], jnp.zeros((), jnp.int32), "init")), (seeds,)
+            )
+            return states
 
-        def act(networks: Networks, seeds: Array, now: Array, latent: Latent, action: Array, obs: Any, first: Array):
-            def one(row):
+        def act(
+            networks: Networks, seeds: Array, now: Array, latent: Latent, action: Array, obs: Any, first: Array
+        ) -> tuple[Array, Latent, Array, Array]:
+            def one(row: Any) -> Any:
                 networks, seed, latent, action, obs, first = row
                 keys = jr.split(_key(seed, now, "act" if sample else "evaluate"), first.shape[0])
                 choose = functools.partial(dreamer.act, networks, sample=sample)
@@ -108,8 +100,8 @@ class DreamerPrograms:
             stoch = jnp.argmax(latent.stoch, axis=-1).astype(jnp.int32)
             return action, latent, latent.deter.astype(jnp.float16), stoch
 
-        def learn(state: DreamerState, seeds: Array, batch: Sequences):
-            def one(row):
+        def learn(state: DreamerState, seeds: Array, batch: Sequences) -> Any:
+            def one(row: Any) -> Any:
                 state, seed, batch = row
                 return dreamer.learn(state, batch, key=_key(seed, state.updates, "learn"))
 
@@ -168,7 +160,6 @@ class DreamerLoop:
             for seed in self.seeds
         ]
         self.ratio = UpdateRatio(config.ratio or 0.0, config.batch_size, config.batch_length)
-        self.marks: list[Callable[[], None]] = []  # ways back to the end of the last iteration
         self._lots = programs.lots(len(self.seeds))
         self._who = [jnp.asarray(self.seeds[lot], jnp.uint32) for lot in self._lots]
 
@@ -194,31 +185,34 @@ class DreamerLoop:
         """Records per seed after which learning starts."""
         return self.replays[0].needed(self.dreamer.config.batch_size)
 
-    def rewind(self) -> None:
-        """Forget an iteration that did not come to its end: its records, and the updates it owed."""
-        for way_back in self.marks:
-            way_back()
-        self.marks = []
+    def mark(self) -> Callable[[], None]:
+        """What takes records and updates from now on back. Latents that updates have written stay in the replay."""
+        done, marks = self.ratio.state(), [replay.mark() for replay in self.replays]
+
+        def undo() -> None:
+            for way_back in marks:
+                way_back()
+            self.ratio.restore(done)
+
+        return undo
 
     def practise(self, state: DreamerLoopState, updates: int) -> DreamerLoopState:
         """So many updates on what is recorded, without moving."""
         if not self.replays[0].ready(self.dreamer.config.batch_size):
             raise SombrlError(f"there are too few records to learn from: {self.starts_at} per seed are needed.")
-        session = _Session(self, state.learned, _Clock())
+        session = _Session(self, state.learned, new_clock())
         for _ in range(updates):
             session.make_one()
         learned, totals, _ = session.finish()
         refuse_nan({name: np.asarray(values) for name, values in totals.items()}, self.seeds, 0)
-        return eqx.tree_at(lambda s: s.learned, state, learned)
+        practised: DreamerLoopState = eqx.tree_at(lambda s: s.learned, state, learned)
+        return practised
 
     def iteration(
-        self, n: int, state: DreamerLoopState, ticks: int, on_decision: Callable[[int, int], None]
-    ) -> DreamerReport:
-        """`ticks` ticks. Until its report is taken over, and `marks` are emptied, `rewind` takes it back."""
-        self.rewind()
-        done = self.ratio.state()
-        self.marks = [replay.mark() for replay in self.replays] + [lambda: self.ratio.restore(done)]
-        clock = _Clock()
+        self, n: int, state: DreamerLoopState, ticks: int, on_decision: OnDecision
+    ) -> tuple[DreamerLoopState, Report]:
+        """`ticks` ticks; the replays are written to."""
+        clock = new_clock()
         session = _Session(self, state.learned, clock)
         streams = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state.streams)
         before, ended = streams.decisions.copy(), []
@@ -240,9 +234,22 @@ class DreamerLoop:
         refuse_nan(metrics, self.seeds, n)
         metrics = divided(metrics)
         returns, lengths = self._ended(ended)
-        state = DreamerLoopState(ended_with, streams, state.ticks + ticks)
-        decisions = (streams.decisions - before).reshape(len(self.seeds), -1).sum(axis=1)
-        return DreamerReport(n, state, returns, lengths, decisions, metrics, clock.seconds())
+        taken = self.per_seed_sum(streams.decisions - before)
+        decisions, earned = self.per_seed_sum(streams.decisions), self.per_seed_sum(streams.total_reward)
+        report = Report(
+            iteration=n,
+            returns=returns,
+            decisions=decisions,
+            taken=taken,
+            columns={"rollout/ep_len_mean": lengths, "rollout/average_reward": earned / np.maximum(decisions, 1)},
+            metrics=metrics,
+            seconds=clock.seconds("improve"),
+        )
+        return DreamerLoopState(ended_with, streams, state.ticks + ticks), report
+
+    def per_seed_sum(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers of the environments, summed over those of each seed."""
+        return np.asarray(rows.reshape(len(self.seeds), -1).sum(axis=1))
 
     def _begin(self, streams: Streams) -> Callable[[], Step] | None:
         """Let worker processes set out with the last actions; None where all episodes are over."""
@@ -294,7 +301,8 @@ class DreamerLoop:
         for i, replay in enumerate(self.replays):
             own = slice(i * self.per_seed, (i + 1) * self.per_seed)
             replay.add(jax.tree.map(lambda leaf: leaf[own], rows))  # noqa: B023
-        return eqx.tree_at(lambda s: (s.latent, s.action), streams, (latent, chosen))
+        after: Streams = eqx.tree_at(lambda s: (s.latent, s.action), streams, (latent, chosen))
+        return after
 
     def _ended(self, ended: list[tuple[int, float, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Means over the episodes of each seed."""
@@ -326,7 +334,7 @@ class DreamerLoop:
 class _Session:
     """The updates of one iteration: states on the device, and posteriors on their way back into the replays."""
 
-    def __init__(self, loop: DreamerLoop, learned: DreamerState, clock: "_Clock"):
+    def __init__(self, loop: DreamerLoop, learned: DreamerState, clock: Clock):
         self._loop, self._clock = loop, clock
         # Copied, because the caller still holds the last report, and `learn` gives its memory up.
         self.learned = [jax.tree.map(jnp.copy, cut(learned, lot)) for lot in loop._lots]
@@ -375,26 +383,12 @@ class _Session:
                 replay.write_latents(batch, deter, stoch)
 
 
-class _Clock:
-    """Seconds of the stages of an iteration: environments, acting (and waiting for the networks), the replay, the rest.
+def new_clock() -> Clock:
+    """The stages of an iteration: environments, acting (and waiting for networks), the replay; the rest is learning.
 
     What the device does meanwhile is in none of them by itself.
     """
-
-    def __init__(self) -> None:
-        self._start, self._stages = time.perf_counter(), {"collect": 0.0, "act": 0.0, "replay": 0.0}
-
-    @contextlib.contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        """Time a stage."""
-        start = time.perf_counter()
-        yield
-        self._stages[stage] += time.perf_counter() - start
-
-    def seconds(self) -> dict[str, float]:
-        """Since the start."""
-        whole = time.perf_counter() - self._start
-        return self._stages | {"improve": whole - sum(self._stages.values())}
+    return Clock("collect", "act", "replay")
 
 
 def _fetch(arrays: Any) -> None:
@@ -405,7 +399,8 @@ def _fetch(arrays: Any) -> None:
 
 @jax.jit
 def _sum(totals: list[Metrics], metrics: list[Metrics]) -> list[Metrics]:
-    return jax.tree.map(jnp.add, totals, metrics)
+    summed: list[Metrics] = jax.tree.map(jnp.add, totals, metrics)
+    return summed
 
 
 def divided(metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -425,9 +420,14 @@ def executed(actions: np.ndarray, discrete: bool) -> np.ndarray:
 
 def as_sequences(batches: Sequence[Batch]) -> Sequences:
     """Batches of several seeds as one, without the context record but for what starts from it."""
+
     # Images of one seed are not copied once more: a batch of them is 12 MB.
-    together = lambda arrays: arrays[0][None] if len(arrays) == 1 else np.stack(arrays)  # noqa: E731
-    stack = lambda name: together([getattr(batch, name) for batch in batches])  # noqa: E731
+    def together(arrays: Sequence[np.ndarray]) -> np.ndarray:
+        return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+
+    def stack(name: str) -> np.ndarray:
+        return together([getattr(batch, name) for batch in batches])
+
     arrays = {
         "obs": {name: together([batch.obs[name][:, 1:] for batch in batches]) for name in batches[0].obs},
         "action": stack("action"),

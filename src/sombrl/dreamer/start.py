@@ -4,7 +4,7 @@ The world model is taken over, and the ensemble where both runs have one. Policy
 were for another reward. On the same environment the records come along, and so do the heads of rewards and ends.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 
@@ -12,34 +12,37 @@ from sombrl.dreamer.dreamer import Networks
 from sombrl.errors import SombrlError
 from sombrl.seeds import cut
 
+if TYPE_CHECKING:
+    from sombrl.dreamer.trainer import DreamerTrainer
+
 WORLD = ("encoder", "rssm", "decoder")
 TASK = ("reward", "cont")
 
 
-def check_source(agent: Any, source: Any, path: str) -> None:
-    """Refuse a source that does not fit, both being agents."""
-    ours, theirs = agent.envs.spec, source.envs.spec
-    if (agent.layout, ours.action_dim, ours.discrete) != (source.layout, theirs.action_dim, theirs.discrete):
+def check_source(trainer: "DreamerTrainer", source: "DreamerTrainer", path: str) -> None:
+    """Refuse a source that does not fit."""
+    ours, theirs = trainer.envs.spec, source.envs.spec
+    if (trainer.layout, ours.action_dim, ours.discrete) != (source.layout, theirs.action_dim, theirs.discrete):
         raise SombrlError(f"{path} has other observations or actions than {ours.name}: --start-from needs the same.")
     for name in ("size", "cnn", "envs", "batch_length"):
         wanted = getattr(source.dreamer.config, name)
-        if getattr(agent.dreamer.config, name) != wanted:
+        if getattr(trainer.dreamer.config, name) != wanted:
             raise SombrlError(f"{path} was trained with --{name.replace('_', '-')} {wanted}: add it.")
-    mine, its = agent.config.explore, source.config.explore
+    mine, its = trainer.config.explore, source.config.explore
     if mine.curious and its.curious and (mine.members, mine.hidden) != (its.members, its.hidden):
         hidden = " ".join(map(str, its.hidden))
         raise SombrlError(f"{path} was trained with --members {its.members} --hidden {hidden}: add them.")
-    if len(agent.seeds) > len(source.seeds):
-        raise SombrlError(f"{path} has {len(source.seeds)} seeds, too few for --seeds {len(agent.seeds)}.")
+    if len(trainer.seeds) > len(source.seeds):
+        raise SombrlError(f"{path} has {len(source.seeds)} seeds, too few for --seeds {len(trainer.seeds)}.")
 
 
-def same_world(agent: Any, source: Any) -> bool:
-    """Whether the records of the source are such as this agent would make; of an object nobody knows."""
-    if agent._env is not None:
+def same_world(trainer: "DreamerTrainer", source: "DreamerTrainer") -> bool:
+    """Whether the records of the source are like those this trainer would make. Of an object nothing is known."""
+    if trainer.maker.is_object:
         return False
     names = ("env", "env_kwargs", "action_cost", "episode_length")
-    same = all(getattr(agent.run_config, name) == getattr(source.run_config, name) for name in names)
-    return same and agent.envs.spec.action_repeat == source.envs.spec.action_repeat
+    same = all(getattr(trainer.run, name) == getattr(source.run, name) for name in names)
+    return same and trainer.envs.spec.action_repeat == source.envs.spec.action_repeat
 
 
 def take_networks(ours: Networks, theirs: Networks, seeds: int, task: bool) -> Networks:
@@ -47,4 +50,6 @@ def take_networks(ours: Networks, theirs: Networks, seeds: int, task: bool) -> N
     both = ours.ensemble is not None and theirs.ensemble is not None
     names = WORLD + (TASK if task else ()) + (("ensemble",) if both else ())
     theirs = cut(theirs, slice(0, seeds))
-    return eqx.tree_at(lambda n: [getattr(n, name) for name in names], ours, [getattr(theirs, name) for name in names])
+    parts = [getattr(theirs, name) for name in names]
+    taken: Networks = eqx.tree_at(lambda n: [getattr(n, name) for name in names], ours, parts)
+    return taken

@@ -24,9 +24,9 @@ from gymnasium.spaces import Box, Discrete
 
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import load
-from sombrl.dreamer.agent import DreamerAgent
 from sombrl.dreamer.loop import executed
 from sombrl.dreamer.replay import SequenceReplay
+from sombrl.dreamer.trainer import DreamerTrainer
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.layout import Part
 from sombrl.optional import bring
@@ -34,6 +34,7 @@ from sombrl.records import RunFault, SombrlError, Transition
 from sombrl.replay import Replay
 from sombrl.storage.files import sync_folder
 from sombrl.storage.provenance import versions
+from sombrl.training.parts import PartsTrainer
 
 METADATA = "namespace_metadata.json"
 BEYOND = 1e-4  # of half the range: so far outside its bounds an action may lie, by rounding
@@ -96,7 +97,7 @@ def from_minari(dataset: Any, agent: Agent) -> Transition:
     `dataset`: its name, or a `MinariDataset`. Actions are rescaled from the environment's bounds to [-1, 1].
     """
     minari = _minari()
-    if isinstance(agent, DreamerAgent) or agent.envs.spec.discrete:
+    if isinstance(agent.trainer, DreamerTrainer) or agent.envs.spec.discrete:
         raise SombrlError("a dataset is read for agents that learn from vectors and continuous actions: sac, mbpo, …")
     if isinstance(dataset, str):
         try:
@@ -116,31 +117,32 @@ def seed_replay(agent: Agent, rows: Transition) -> None:
 
     They count as its own in every metric, rewards and decisions, and are the first to be overwritten.
     """
-    if isinstance(agent, DreamerAgent):
+    trainer = agent.trainer
+    if not isinstance(trainer, PartsTrainer):
         raise SombrlError("dreamer's replay holds what it remembered at every record, which no dataset has.")
     if agent.iteration:
         raise SombrlError(f"this agent has {agent.iteration} iterations already: seed the replay of a new one.")
     number = rows.reward.shape[0]
-    if number > agent.capacity:
+    if number > trainer.capacity:
         raise SombrlError(
-            f"{number} transitions do not fit the replay of {agent.capacity}: raise --capacity (and --decisions, which "
-            "limits it), or give fewer."
+            f"{number} transitions do not fit the replay of {trainer.capacity}: raise --capacity (and "
+            "--decisions, which limits it), or give fewer."
         )
     valid = jnp.ones(number, bool)
     state = agent.state
     replay = jax.vmap(lambda replay: replay.add(rows, valid))(state.replay)
     earned = state.total_reward + np.asarray(rows.reward, np.float64).sum()
-    agent._state = eqx.tree_at(lambda s: (s.replay, s.total_reward), state, (replay, earned))
+    trainer.replace_state(eqx.tree_at(lambda s: (s.replay, s.total_reward), state, (replay, earned)))
 
 
 def episodes_of(agent: Agent) -> Iterator[Episode]:
     """What the replay of an agent holds, seed by seed, oldest first."""
     for row, seed in enumerate(agent.seeds):
-        if isinstance(agent, DreamerAgent):
-            yield from _of_sequences(agent.loop.replays[row], seed, agent.envs)
+        if isinstance(agent.trainer, DreamerTrainer):
+            yield from _of_sequences(agent.trainer.loop.replays[row], seed, agent.envs)
         else:
             replay = jax.tree.map(lambda leaf: leaf[row], agent.state.replay)  # noqa: B023
-            yield from _of_transitions(replay, seed, agent.envs, agent.setting.resets)
+            yield from _of_transitions(replay, seed, agent.envs, agent.trainer.setting.resets)
 
 
 def _of_transitions(replay: Replay, seed: int, envs: AbstractEnvs, resets: bool) -> Iterator[Episode]:

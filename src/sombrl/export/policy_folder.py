@@ -18,9 +18,9 @@ import numpy as np
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import load
 from sombrl.controllers.sac_losses import gaussian
-from sombrl.dreamer.agent import DreamerAgent
 from sombrl.dreamer.dreamer import Dreamer
 from sombrl.dreamer.rssm import zero_latent
+from sombrl.dreamer.trainer import DreamerTrainer
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.layout import Part
@@ -30,6 +30,7 @@ from sombrl.hardware.policy import Actor
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage.files import check_new, new_folder, write_synced
 from sombrl.storage.provenance import versions
+from sombrl.training.parts import PartsTrainer
 
 FORMAT = 2
 EXAMPLES = 8
@@ -74,7 +75,7 @@ def export_policy(run: Agent | str | Path, out: str | Path, *, seed: int | None 
 def describe(agent: Agent, seed: int) -> Exported:
     """The policy of one seed of an agent."""
     row = agent.row_of(seed)
-    own = _dreamer(agent, row) if isinstance(agent, DreamerAgent) else _mlp(agent, row)
+    own = _dreamer(agent.trainer, row) if isinstance(agent.trainer, DreamerTrainer) else _mlp(agent, row)
     spec, run_config = agent.envs.spec, agent.run_config
     info = {
         "format": FORMAT,
@@ -109,18 +110,21 @@ def _require_same(folder: Path, out: Path) -> None:
 
 def _mlp(agent: Agent, row: int) -> Exported:
     """The tanh-Gaussian actor of SAC, MaxInfoSAC, MBPO and SimFSVGD."""
-    if not agent.has_policy:
+    if not agent.trainer.learns_policy:
         raise SombrlError(
             f"{agent.algorithm} plans every decision with its model and has no policy to export: use sombrl.load and "
             "predict where it is to act, or train an algorithm that learns a policy (sac, mbpo, sim-fsvgd, dreamer)."
         )
-    controller, replay = jax.tree.map(lambda leaf: leaf[row], (agent.state.controller, agent.state.replay))
+    trainer = agent.trainer
+    assert isinstance(trainer, PartsTrainer)
+    network = trainer.parts.controller.actor(trainer.state.controller)
+    network, replay = jax.tree.map(lambda leaf: leaf[row], (network, trainer.state.replay))
     if int(replay.count) == 0:
         raise _untrained()
-    actor = Actor.of(controller.actor)
+    actor = Actor.of(network)
     chosen = np.linspace(0, int(replay.count) - 1, EXAMPLES).round().astype(int)
     obs = np.asarray(replay.data.obs)[chosen]
-    unit = np.asarray(jnp.tanh(jax.vmap(lambda x: gaussian(controller.actor, x)[0])(jnp.asarray(obs))))
+    unit = np.asarray(jnp.tanh(jax.vmap(lambda x: gaussian(network, x)[0])(jnp.asarray(obs))))
     layers: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     for i, (weight, bias) in enumerate(zip(actor.weights, actor.biases, strict=True)):
@@ -144,12 +148,12 @@ def _mlp(agent: Agent, row: int) -> Exported:
     return Exported(info, arrays)
 
 
-def _dreamer(agent: DreamerAgent, row: int) -> Exported:
+def _dreamer(trainer: DreamerTrainer, row: int) -> Exported:
     """Encoder, sequence model and actor; the recorded actions are those of one sequence from the replay."""
-    replay, size, spec = agent.loop.replays[row], agent.dreamer.size, agent.envs.spec
+    replay, size, spec = trainer.loop.replays[row], trainer.dreamer.size, trainer.envs.spec
     if replay.added <= replay.length:
         raise _untrained()
-    networks = jax.tree.map(lambda leaf: leaf[row], agent.state.learned.networks)
+    networks = jax.tree.map(lambda leaf: leaf[row], trainer.state.learned.networks)
     encoder, rssm, actor = networks.encoder, networks.rssm, networks.policy
     leaves = jax.tree_util.tree_flatten_with_path({"encoder": encoder, "rssm": rssm, "policy": actor})[0]
     arrays = {_name(path): np.asarray(leaf, np.float32) for path, leaf in leaves}
@@ -158,14 +162,14 @@ def _dreamer(agent: DreamerAgent, row: int) -> Exported:
 
     window = replay.latest(1)
     obs = {name: values[0, :EXAMPLES] for name, values in window.obs.items()}
-    actions, noise = _sequence(agent, networks, obs)
-    arrays |= {f"examples/{part.name}": part.counted(obs[part.name]) for part in agent.layout.parts}
+    actions, noise = _sequence(trainer, networks, obs)
+    arrays |= {f"examples/{part.name}": part.counted(obs[part.name]) for part in trainer.layout.parts}
     arrays |= {"examples/noise": noise}
     normalisation = {"vector": "sign(x) log(1 + |x|)", "discrete": "one-hot", "image": "x/255 - 0.5"}
     info = {
         "kind": "dreamer",
-        "decisions": int(agent.state.streams.decisions.reshape(len(agent.seeds), -1)[row].sum()),
-        "observation": {"parts": _parts(agent.layout.parts, normalisation), "stack": None},
+        "decisions": int(trainer.state.streams.decisions.reshape(len(trainer.seeds), -1)[row].sum()),
+        "observation": {"parts": _parts(trainer.layout.parts, normalisation), "stack": None},
         "network": {
             "deter": size.deter,
             "latents": size.latents,
@@ -178,21 +182,21 @@ def _dreamer(agent: DreamerAgent, row: int) -> Exported:
             "actor_layers": len(actor.body.layers),
             "activation": "silu",
         },
-        "examples": {"tolerance": TOLERANCE, "actions": agent.envs.physical(actions).tolist()},
+        "examples": {"tolerance": TOLERANCE, "actions": trainer.envs.physical(actions).tolist()},
     }
     return Exported(info, arrays)
 
 
-def _sequence(agent: DreamerAgent, networks: Any, obs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _sequence(trainer: DreamerTrainer, networks: Any, obs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """The likeliest actions along a sequence of observations, and the Gumbel noise of the latents that were drawn.
 
     In float32 whatever the agent computes in, as the exported policy does.
     """
-    config = dataclasses.replace(agent.dreamer.config, precision="float32")
-    dreamer = Dreamer(config, agent.dreamer.parts, agent.dreamer.action_dim, agent.dreamer.discrete)
+    config = dataclasses.replace(trainer.dreamer.config, precision="float32")
+    dreamer = Dreamer(config, trainer.dreamer.parts, trainer.dreamer.action_dim, trainer.dreamer.discrete)
     act = jax.jit(lambda *now, key: dreamer.act(networks, *now, sample=False, key=key))
     latent = zero_latent(dreamer.size, jnp.dtype(jnp.float32))
-    action, actions, noise = jnp.zeros(agent.envs.spec.action_dim, jnp.float32), [], []
+    action, actions, noise = jnp.zeros(trainer.envs.spec.action_dim, jnp.float32), [], []
     for t in range(len(next(iter(obs.values())))):
         key = jr.fold_in(jr.key(0), t)
         # As `Dreamer.act` splits its key, and `RSSM.observe` draws with the first half.

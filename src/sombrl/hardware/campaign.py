@@ -1,4 +1,4 @@
-"""A campaign is a folder: policies, episodes and logs of one car. What is in it says what comes next, and nothing else.
+"""A campaign is a folder: policies, episodes and logs of one car. What comes next follows from what is in it.
 
     config.json  manifest.json      what was asked for, and by which software
     policies/000.npz                what drives episode 0
@@ -6,7 +6,7 @@
     metrics.jsonl                   a row per committed episode
     interventions.jsonl             every event of the supervisor, also of episodes that were cut short
     learner/                        the learner's heartbeat, manifest, log and checkpoints
-    STOP                            make it, and the car stops
+    STOP                            create it, and the car stops
 
 Policy n is trained from the episodes before n, then episode n is driven with it. Every file appears complete or not at
 all, so whatever process dies, and when, the campaign goes on with the policy or the episode that is missing.
@@ -14,24 +14,21 @@ all, so whatever process dies, and when, the campaign goes on with the policy or
 
 import contextlib
 import dataclasses
-import datetime
 import json
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from sombrl.config.json import from_json, to_json
+from sombrl.errors import RunFault, SombrlError
 from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
 from sombrl.hardware.episode import Episode
+from sombrl.hardware.files import read_json
 from sombrl.hardware.policy import Actor
 from sombrl.hardware.supervisor import SupervisorConfig
-from sombrl.records import RunFault, SombrlError
 from sombrl.storage.files import new_folder, write_synced, write_whole
-from sombrl.storage.provenance import versions
+from sombrl.storage.provenance import provenance
 from sombrl.storage.run_folder import RunFolder
-
-FORMAT = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,17 +59,15 @@ class CampaignConfig:
     """The reward's: 0.1 of it is the distance beyond which less than 0.1 is paid. 20 is dense, 5 sparse."""
     supervisor: SupervisorConfig = dataclasses.field(default_factory=SupervisorConfig)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Refuse impossible numbers."""
-        for name in ("episodes", "steps"):
-            if getattr(self, name) < 1:
-                raise SombrlError(f"--{name} must be at least 1, not {getattr(self, name)}.")
+        for name, least in (("episodes", 1), ("steps", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise SombrlError(f"--{name} must be at least {least}, not {getattr(self, name)}.")
         if not 1.0 <= self.rate <= 200.0:
             raise SombrlError(f"--rate must be between 1 and 200 actions per second, not {self.rate}.")
         if not 0.0 < self.margin_factor < float("inf"):
             raise SombrlError(f"--margin-factor must be positive, not {self.margin_factor}.")
-        if self.seed < 0:
-            raise SombrlError(f"--seed must be at least 0, not {self.seed}.")
         if (self.reset == "auto") != (self.reset_policy is not None):
             raise SombrlError("--reset auto and --reset-policy FILE belong together: give both or neither.")
 
@@ -90,17 +85,8 @@ class Campaign:
     @classmethod
     def create(cls, path: Path, config: CampaignConfig, command: list[str]) -> "Campaign":
         """A new one; refuses a folder with anything in it."""
-        path = Path(path)
         refuse_other(path)
-        manifest = {
-            "format": FORMAT,
-            "kind": "campaign",
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "command": list(command),
-            "versions": versions("sombrl", "numpy", "jax"),
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-        }
+        manifest = {"kind": "campaign", **provenance(command)}
         with new_folder(path, "create the campaign") as aside:
             for name in ("episodes", "policies", "learner"):
                 (aside / name).mkdir()
@@ -111,7 +97,6 @@ class Campaign:
     @classmethod
     def open(cls, path: Path) -> "Campaign":
         """One that is there already."""
-        path = Path(path)
         if not path.exists():
             raise SombrlError(f"there is no campaign {path}: `sombrl hardware run {path}` starts one.")
         if not is_campaign(path):
@@ -122,7 +107,8 @@ class Campaign:
     def config(self) -> CampaignConfig:
         """As it is on disk now."""
         try:
-            return from_json(CampaignConfig, json.loads((self.path / "config.json").read_text()))
+            config: CampaignConfig = from_json(CampaignConfig, json.loads((self.path / "config.json").read_text()))
+            return config
         except (OSError, ValueError, TypeError, AttributeError, SombrlError) as error:
             raise SombrlError(f"cannot read {self.path / 'config.json'} ({error}): restore it from a copy.") from error
 
@@ -130,6 +116,20 @@ class Campaign:
         """Another number of episodes in all."""
         config = dataclasses.replace(self.config, episodes=episodes)
         write_whole(self.path / "config.json", json.dumps(to_json(config), indent=2))
+
+    def require_same(self, wanted: CampaignConfig) -> None:
+        """A campaign is resumed as it was begun; only its number of episodes may change."""
+        config = self.config
+        for field in dataclasses.fields(CampaignConfig):
+            ours, theirs = getattr(wanted, field.name), getattr(config, field.name)
+            if field.name != "episodes" and ours != theirs:
+                flag = "--" + field.name.replace("_", "-")
+                raise SombrlError(
+                    f"{self.path} was begun with {flag} {theirs}, not {ours}: leave {flag} out, or choose another "
+                    "folder."
+                )
+        if wanted.episodes < (done := self.committed()):
+            raise SombrlError(f"{self.path} already has {done} episodes: --episodes cannot be {wanted.episodes}.")
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -154,16 +154,14 @@ class Campaign:
     def committed(self) -> int:
         """How many episodes are finished: the number of the one to come."""
         names = {path.name for path in (self.path / "episodes").glob("*.npz")}
-        number = len(names)
-        for n in range(number):
-            if self.episode_path(n).name not in names:
+        for path in map(self.episode_path, range(len(names))):
+            if path.name not in names:
                 raise SombrlError(
-                    f"{self.episode_path(n)} is missing though later ones are there: put it back from a copy, or "
-                    "delete the later ones."
+                    f"{path} is missing though later ones are there: put it back from a copy, or delete the later ones."
                 )
-        return number
+        return len(names)
 
-    def wanted(self) -> int | None:
+    def missing_policy(self) -> int | None:
         """The number of the policy that must be trained now, if one must."""
         number = self.committed()
         done = number >= self.config.episodes or self.policy_path(number).exists()
@@ -192,11 +190,8 @@ class Campaign:
 
 def is_campaign(path: Path) -> bool:
     """Whether a folder says that it is one."""
-    try:
-        manifest = json.loads((path / "manifest.json").read_text())
-        return manifest.get("kind") == "campaign" and (path / "config.json").is_file()
-    except (OSError, ValueError, AttributeError):
-        return False
+    manifest = read_json(path / "manifest.json")
+    return manifest is not None and manifest.get("kind") == "campaign" and (path / "config.json").is_file()
 
 
 def refuse_other(path: Path) -> None:

@@ -10,17 +10,14 @@ import jax
 import tyro
 
 from sombrl.config.suggestions import nearest
-from sombrl.hardware.backends import make_backend
+from sombrl.errors import SombrlError
 from sombrl.hardware.campaign import Campaign, CampaignConfig, is_campaign, refuse_other
-from sombrl.hardware.controller import Controller, Stopped, require_same
-from sombrl.hardware.episode import Episode
-from sombrl.hardware.event_log import EventLog
-from sombrl.hardware.files import read_json
-from sombrl.hardware.learner_client import LearnerClient
-from sombrl.hardware.log_check import check_log
+from sombrl.hardware.controller import Controller, Stopped
+from sombrl.hardware.episode import Episode, check_log
+from sombrl.hardware.files import EventLog, read_json
+from sombrl.hardware.learner import LearnerClient
 from sombrl.hardware.policy import Actor
-from sombrl.hardware.trainers import find_trainer
-from sombrl.records import SombrlError
+from sombrl.hardware.registry import find_trainer, make_backend
 from sombrl.runs.train import Interrupted
 
 USAGE = """usage: sombrl hardware run CAMPAIGN [options]      drive and learn; a new campaign, or one that goes on
@@ -67,14 +64,15 @@ def run(path: Path, argv: list[str], command: list[str]) -> None:
     """Drive a campaign to its end, or to the operator's stop."""
     if str(path).startswith("-"):
         raise SombrlError("give the campaign's folder first: sombrl hardware run CAMPAIGN [options].")
-    jax.config.update("jax_platforms", "cpu")  # the accelerator, and its memory, are the learner's
+    # The accelerator, and its memory, are the learner's.
+    jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]
     found = is_campaign(path)
     if not found:
         refuse_other(path)
     options = _parse(argv, Campaign(path).config if found else CampaignConfig())
     config = options.config
     if found:
-        require_same(Campaign.open(path), config)
+        Campaign(path).require_same(config)
     backend = make_backend(config.backend, config.backend_options)
     trainer = find_trainer(config.trainer)
     if not found:

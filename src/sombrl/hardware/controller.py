@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import datetime
 import math
 import signal
 import threading
@@ -11,19 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sombrl.errors import RunFault, SombrlError
-from sombrl.hardware.backend import START, CarBackend
+from sombrl.errors import RunFault
+from sombrl.hardware.backend import START, CarBackend, Observation, is_at_start
 from sombrl.hardware.campaign import Campaign, CampaignConfig
 from sombrl.hardware.control_loop import run_episode
 from sombrl.hardware.episode import Episode
-from sombrl.hardware.event_log import EventLog
-from sombrl.hardware.learner_client import LearnerClient, Lost
-from sombrl.hardware.policy import Actor
-from sombrl.hardware.reset import STEPS, drive_home, is_home
+from sombrl.hardware.files import EventLog, timestamp
+from sombrl.hardware.learner import LearnerClient, Lost
+from sombrl.hardware.policy import Actor, drive_home
 from sombrl.hardware.supervisor import Supervisor
 
 PARK_EVERY = 0.03  # seconds between two neutral commands while a policy is waited for
 MOST_EMPTY = 3  # attempts at an episode that give not one transition
+HOME_STEPS = 200  # actions on the way back to the start
 
 
 class Stopped(Exception):
@@ -31,14 +30,18 @@ class Stopped(Exception):
 
 
 class Operator:
-    """Ctrl-C, SIGTERM or the file STOP: true from then on. Inside `with`, a signal does nothing else."""
+    """Whether Ctrl-C, SIGTERM or the file STOP asked for a stop. Inside `with`, a signal does nothing else.
+
+    The signals of a training run (`runs/signals.py`) raise, and a second one raises anywhere; the control loop must
+    come to its own end, in which the car is stopped, so it asks at every tick instead.
+    """
 
     def __init__(self, stop_path: Path):
         self._path, self._asked = stop_path, threading.Event()
         self._old: dict[int, Any] = {}
 
     def __call__(self) -> bool:
-        """Whether a stop was asked for: a look at the folder, microseconds."""
+        """True from then on; a look at the folder, microseconds."""
         if not self._asked.is_set() and self._path.exists():
             self._asked.set()
         return self._asked.is_set()
@@ -101,7 +104,7 @@ class Controller:
     def _policy(self, number: int, supervisor: Supervisor, operator: Operator) -> tuple[Actor, dict[str, Any]]:
         """Wait for the policy, with the car parked and an eye on the learner."""
         campaign, path, lost = self.campaign, self.campaign.policy_path(number), 0
-        self.learner.patiently()
+        self.learner.forget_silence()
         start = time.monotonic()
         while not path.exists():
             supervisor.park()
@@ -129,14 +132,9 @@ class Controller:
         for _ in range(MOST_EMPTY):
             self._to_start(number, config, supervisor)
             supervisor.log.add("begin", episode=number)
-            started = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-            episode = run_episode(
-                *(self.backend, actor, supervisor),
-                steps=config.steps,
-                number=number,
-                period=1.0 / config.rate,
-                margin_factor=config.margin_factor,
-            )
+            started = timestamp()
+            options: dict[str, Any] = {"period": 1.0 / config.rate, "margin_factor": config.margin_factor}
+            episode = run_episode(self.backend, actor, supervisor, steps=config.steps, number=number, **options)
             episode.meta.update(started=started, interventions=supervisor.interventions)
             supervisor.log.add("end", episode=number, reason=episode.end, valid=int(episode.valid.sum()))
             if episode.valid.any():
@@ -148,25 +146,20 @@ class Controller:
 
     def _to_start(self, number: int, config: CampaignConfig, supervisor: Supervisor) -> None:
         """The car stands at the start, seen by motion capture, in the field; otherwise nothing is driven."""
-        if config.reset == "auto" and not is_home()(self.backend.observe()):
-            assert config.reset_policy is not None
-            actor, _ = Actor.load(Path(config.reset_policy))
-            home = drive_home(actor)
-            options: dict[str, Any] = {"steps": STEPS, "number": number, "period": 1.0 / config.rate}
-            way = run_episode(self.backend, home, supervisor, until=is_home(), **options)
+        if config.reset_policy is not None and not is_home(self.backend.observe()):
+            home = drive_home(Actor.load(Path(config.reset_policy))[0])
+            options: dict[str, Any] = {"steps": HOME_STEPS, "number": number, "period": 1.0 / config.rate}
+            way = run_episode(self.backend, home, supervisor, until=is_home, **options)
             supervisor.log.add("driven-home", episode=number, reason=way.end, steps=way.length)
             if way.end == "operator":
                 raise Stopped(f"stopped by the operator on the way to the start of episode {number}")
-        frame, limits = self.backend.reset(config.reset, episode=number), config.supervisor
-        x, y, _ = frame.pose
-        inside = limits.field_x[0] <= x <= limits.field_x[1] and limits.field_y[0] <= y <= limits.field_y[1]
+        frame = self.backend.reset(config.reset, episode=number)
         speed = math.hypot(*frame.twist[:2])
-        if not frame.valid or not inside or not speed < 0.5:
-            seen = (
-                "motion capture does not see it" if not frame.valid else f"it is at ({x:.2f}, {y:.2f}), {speed:.2f} m/s"
-            )
+        if not frame.valid or not config.supervisor.inside(frame) or not speed < 0.5:
+            where = f"it is at ({frame.pose[0]:.2f}, {frame.pose[1]:.2f}), {speed:.2f} m/s"
+            seen = where if frame.valid else "motion capture does not see it"
             raise RunFault(f"the car is not ready for episode {number}: {seen}; put it to {START[:2]} and resume.")
-        if config.reset == "auto" and not is_home(away=0.4, turned=0.8)(frame):
+        if config.reset == "auto" and not is_at_start(frame, away=0.4, turned=0.8, speed=0.3):
             raise RunFault(f"the reset policy did not bring the car home for episode {number}: carry it and resume.")
 
     def _commit(self, number: int, episode: Episode, meta: dict[str, Any], log: EventLog) -> None:
@@ -177,6 +170,11 @@ class Controller:
             f"episode {number}: return {episode.total_reward:.2f}, {episode.end}, {row['rollout/valid']} transitions, "
             f"{row['safety/interventions']} interventions, late p99 {row['time/late_p99_ms']:.2f} ms"
         )
+
+
+def is_home(seen: Observation) -> bool:
+    """Whether the car is near enough to the start, and slow enough, for an episode to begin."""
+    return is_at_start(seen, away=0.2, turned=0.4, speed=0.3)
 
 
 def metrics_row(episode: Episode, meta: dict[str, Any]) -> dict[str, Any]:
@@ -191,18 +189,3 @@ def metrics_row(episode: Episode, meta: dict[str, Any]) -> dict[str, Any]:
         "time/learner_s": meta.get("seconds"),
         **{f"time/{name}": value for name, value in episode.timing().items()},
     }
-
-
-def require_same(campaign: Campaign, wanted: CampaignConfig) -> None:
-    """A campaign is resumed as it was begun; only its number of episodes may change."""
-    config = campaign.config
-    for field in dataclasses.fields(CampaignConfig):
-        ours, theirs = getattr(wanted, field.name), getattr(config, field.name)
-        if field.name != "episodes" and ours != theirs:
-            flag = "--" + field.name.replace("_", "-")
-            raise SombrlError(
-                f"{campaign.path} was begun with {flag} {theirs}, not {ours}: leave {flag} out, or choose another "
-                "folder."
-            )
-    if wanted.episodes < (committed := campaign.committed()):
-        raise SombrlError(f"{campaign.path} already has {committed} episodes: --episodes cannot be {wanted.episodes}.")

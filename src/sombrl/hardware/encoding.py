@@ -13,7 +13,7 @@ BOUND, TAIL, CONTROL_COST = 0.1, 9.0, 0.005
 class ActionStack:
     """The last actions that the car was sent, unscaled, oldest first, and whether each is known for certain.
 
-    The one place where they are kept. `obs` at time t holds a(t-3), a(t-2), a(t-1): the action of t is pushed after
+    They are kept nowhere else. `obs` at time t holds a(t-3), a(t-2), a(t-1): the action of t is pushed after
     the observation of t was encoded, and before that of t + 1 is.
     """
 

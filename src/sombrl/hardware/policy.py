@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 
 from sombrl.errors import SombrlError
+from sombrl.hardware.backend import START
 from sombrl.hardware.files import Damaged, read_arrays, write_arrays
+
+Policy = Callable[[np.ndarray], np.ndarray]
+"""An action in [-1, 1] for one encoded observation."""
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0.0),
-    "silu": lambda x: x / (1.0 + np.exp(-np.maximum(x, -80.0))),  # e^80 is a number also in float32
+    "silu": lambda x: x / (1.0 + np.exp(-np.maximum(x, -80.0))),  # e^80 is finite also in float32
     "tanh": np.tanh,
 }
-"""As in `networks.py`."""
+"""As in `networks/mlp.py`."""
+
+MOST = 0.6  # of steering and throttle, on the way home
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,8 +32,8 @@ class Actor:
     biases: tuple[np.ndarray, ...]
     activation: str = "relu"
 
-    def __post_init__(self):
-        """Refuse layers that do not fit each other, and numbers that are none."""
+    def __post_init__(self) -> None:
+        """Refuse layers that do not fit each other, and parameters that are not finite."""
         if not self.weights or len(self.weights) != len(self.biases) or self.activation not in ACTIVATIONS:
             raise SombrlError(
                 f"a policy needs as many biases as weights and an activation of {', '.join(ACTIVATIONS)}, not "
@@ -46,19 +52,20 @@ class Actor:
     @property
     def obs_dim(self) -> int:
         """Numbers of an observation."""
-        return self.weights[0].shape[0]
+        return int(self.weights[0].shape[0])
 
     @property
     def action_dim(self) -> int:
         """Numbers of an action."""
-        return self.weights[-1].shape[1] // 2
+        return int(self.weights[-1].shape[1]) // 2
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
         """The action in [-1, 1] for one observation."""
         x, activation = obs, ACTIVATIONS[self.activation]
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = activation(x @ weight + bias)
-        return np.tanh((x @ self.weights[-1] + self.biases[-1])[: self.action_dim])
+        action: np.ndarray = np.tanh((x @ self.weights[-1] + self.biases[-1])[: self.action_dim])
+        return action
 
     @staticmethod
     def of(network: Any) -> "Actor":
@@ -76,13 +83,27 @@ class Actor:
     @staticmethod
     def load(path: Path) -> tuple["Actor", dict[str, Any]]:
         """The policy and its metadata."""
-        arrays, meta = read_arrays(path)
+        arrays, meta = read_arrays(path, "policy")
+        number = len(arrays) // 2
         try:
-            if meta["kind"] != "policy":
-                raise KeyError("kind")
-            number = sum(name.startswith("weight_") for name in arrays)
             weights = tuple(arrays[f"weight_{i}"] for i in range(number))
             biases = tuple(arrays[f"bias_{i}"] for i in range(number))
             return Actor(weights, biases, meta["activation"]), meta
         except KeyError:
-            raise Damaged(path, "it is no policy") from None
+            raise Damaged(path, "it does not have the arrays of a policy") from None
+
+
+def drive_home(policy: Policy) -> Policy:
+    """A policy that can park, driving to the start pose: it sees the start where it was taught to park."""
+    x, y, theta = START
+    s, c = np.sin(theta), np.cos(theta)
+    turn = np.array([[c, s], [-s, c]])  # by -θ of the start
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        seen = obs.copy()
+        seen[:2] = turn @ (obs[:2] - np.array((x, y)))
+        seen[2:4] = obs[2] * c - obs[3] * s, obs[3] * c + obs[2] * s  # sin and cos of θ - θ of the start
+        seen[4:6] = turn @ obs[4:6]
+        return np.clip(policy(seen), -MOST, MOST)
+
+    return act

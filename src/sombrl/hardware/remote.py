@@ -4,44 +4,56 @@
 have two clocks. A question that is not answered within a fraction of a period is an invalid frame or a refused command.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import socket
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sombrl.errors import RunFault, SombrlError
-from sombrl.hardware.backend import Ack, CarBackend, Health, Observation, ResetMode
-from sombrl.hardware.clocks import RealClock
+from sombrl.hardware.backend import Ack, CarBackend, Health, Observation, RealClock, ResetMode
 
 PATIENCE = 0.01
 """Seconds that an answer may take while the car drives."""
 RESET_PATIENCE = 900.0
 """Seconds that a reset may take: a person may have to carry the car."""
 
+Answer = TypeVar("Answer")
 
-def serve(backend: CarBackend, address: str, *, stop_on_hang_up: bool = True, ready: threading.Event | None = None):
-    """Answer one controller after the other, for ever. The car is stopped when one hangs up or is killed."""
-    listener = _listen(address)
-    if ready is not None:
-        ready.set()
-    with listener:
+
+def serve(
+    backend: CarBackend, address: str, *, stop_on_hang_up: bool = True, ready: threading.Event | None = None
+) -> None:
+    """Answer one controller after the other, for ever. The car is stopped when one hangs up, is killed, or sends
+    something that is not a question."""
+    with _listen(address) as listener:
+        if ready is not None:
+            ready.set()
         while True:
             connection, _ = listener.accept()
-            with connection, connection.makefile("rb") as lines, suppress(OSError, ValueError):
-                for line in lines:
-                    connection.sendall(json.dumps(_answer(backend, json.loads(line))).encode() + b"\n")
-            if stop_on_hang_up:
-                backend.stop()
+            try:
+                with connection, connection.makefile("rb") as lines:
+                    for line in lines:
+                        connection.sendall(answer_line(backend, line))
+            except OSError:
+                pass  # it hung up
+            except Exception as error:  # of a malformed line or of the driver: the next controller is answered again
+                print(f"sombrl: hung up after {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            finally:
+                if stop_on_hang_up:
+                    backend.stop()
 
 
-def _answer(backend: CarBackend, request: dict[str, Any]) -> dict[str, Any]:
+def answer_line(backend: CarBackend, line: bytes) -> bytes:
+    """The answer to a question, both a line of JSON."""
+    request = json.loads(line)
     now, answer = backend.clock.now(), {"id": request["id"]}
     try:
         match request["call"]:
@@ -54,14 +66,14 @@ def _answer(backend: CarBackend, request: dict[str, Any]) -> dict[str, Any]:
                 ack = backend.command(request["steer"], request["throttle"], now - request["age"])
                 answer["ack"] = dataclasses.asdict(ack)
             case "health":
-                answer["health"] = backend.health().to_json()
+                answer["health"] = dataclasses.asdict(backend.health())
             case "stop":
                 backend.stop()
             case other:
                 answer["error"] = f"the backend was asked for {other!r}, which it does not know."
     except (SombrlError, RunFault) as error:
         answer["error"] = str(error)
-    return answer
+    return json.dumps(answer).encode() + b"\n"
 
 
 def _to_json(observation: Observation, now: float) -> dict[str, Any]:
@@ -106,45 +118,45 @@ class RemoteBackend(CarBackend):
 
     def reset(self, mode: ResetMode, *, episode: int = 0) -> Observation:
         """By the other side."""
-        answer = self._ask(RESET_PATIENCE, call="reset", mode=mode, episode=episode)
-        if answer is None:
-            raise RunFault(f"the car at {self.address} does not answer.")
-        if "error" in answer:
-            raise RunFault(answer["error"])
-        return self._seen(answer["observation"])
+        seen = self._ask(self._seen_or_error, RESET_PATIENCE, call="reset", mode=mode, episode=episode)
+        if isinstance(seen, Observation):
+            return seen
+        raise RunFault(seen or f"the car at {self.address} does not answer.")
 
     def observe(self) -> Observation:
         """The newest frame, or the last one as invalid."""
-        answer = self._ask(self.patience, call="observe")
-        if answer is None or "observation" not in answer:
-            return self._last.as_invalid()
-        return self._seen(answer["observation"])
+        return self._ask(self._seen, self.patience, call="observe") or self._last.as_invalid()
 
-    def _seen(self, data: dict[str, Any]) -> Observation:
+    def _seen(self, answer: dict[str, Any]) -> Observation:
+        data = answer["observation"]
+        pose, twist = (np.array(data[name], float).reshape(3) for name in ("pose", "twist"))
         stamp = self.clock.now() - data["age"]
-        self._last = Observation(
-            stamp, np.array(data["pose"]), np.array(data["twist"]), data["frame_id"], data["valid"]
-        )
+        self._last = Observation(stamp, pose, twist, int(data["frame_id"]), bool(data["valid"]))
         return self._last
+
+    def _seen_or_error(self, answer: dict[str, Any]) -> Observation | str:
+        return str(answer["error"]) if "error" in answer else self._seen(answer)
 
     def command(self, steer: float, throttle: float, stamp: float) -> Ack:
         """Sent with its age; without an answer it counts as refused."""
         age = self.clock.now() - stamp
-        answer = self._ask(self.patience, call="command", steer=steer, throttle=throttle, age=age)
-        return Ack(False, age) if answer is None or "ack" not in answer else Ack(**answer["ack"])
+        command = {"call": "command", "steer": steer, "throttle": throttle, "age": age}
+        return self._ask(lambda answer: Ack(**answer["ack"]), self.patience, **command) or Ack(False, age)
 
     def health(self) -> Health:
-        """The other side's counters; none if it is silent."""
-        answer = self._ask(1.0, call="health") or {}
-        return Health(**answer.get("health", {}))
+        """The other side's counters; zeros if it is silent."""
+        return self._ask(lambda answer: Health(**answer["health"]), 1.0, call="health") or Health()
 
     def stop(self) -> None:
         """As well as the line allows; a car that hears nothing stops by itself."""
-        with suppress(Exception):
-            self._ask(self.patience, call="stop")
+        with contextlib.suppress(Exception):
+            self._ask(lambda answer: None, self.patience, call="stop")
 
-    def _ask(self, patience: float, **request: Any) -> dict[str, Any] | None:
-        """The answer to this question; late answers to earlier ones are thrown away."""
+    def _ask(self, read: Callable[[dict[str, Any]], Answer], patience: float, **request: Any) -> Answer | None:
+        """What `read` makes of the answer to this question; late answers to earlier ones are thrown away.
+
+        None for no answer in time and for one that makes no sense.
+        """
         with self._lock:
             if self._socket is None:
                 return None
@@ -159,7 +171,7 @@ class RemoteBackend(CarBackend):
                         self._buffer = rest
                         answer = json.loads(line)
                         if answer["id"] == self._number:
-                            return answer
+                            return read(answer)
                         continue
                     left = deadline - self.clock.now()
                     if left <= 0:
@@ -169,7 +181,7 @@ class RemoteBackend(CarBackend):
                     if not data:
                         return None
                     self._buffer += data
-            except (OSError, ValueError):
+            except Exception:  # a broken line, or an answer that makes no sense: for the car it is silence
                 return None
 
 
@@ -184,10 +196,10 @@ def _listen(address: str) -> socket.socket:
     family, where = _address(address)
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if family == socket.AF_UNIX:
-            Path(where).unlink(missing_ok=True)
-        else:
+        if family != socket.AF_UNIX:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        elif Path(where).is_socket():  # of an earlier process; any other file is refused by `bind`
+            Path(where).unlink()
         listener.bind(where)
         listener.listen(1)
     except OSError as error:
@@ -198,22 +210,20 @@ def _listen(address: str) -> socket.socket:
 
 def main(argv: list[str] | None = None) -> None:
     """Serve a backend: `python -m sombrl.hardware.remote ADDRESS BACKEND [name=value ...]`."""
-    from sombrl.hardware.backends import make_backend
+    from sombrl.hardware.registry import make_backend
 
     argv = sys.argv[1:] if argv is None else argv
     if len(argv) < 2:
         sys.exit("usage: python -m sombrl.hardware.remote ADDRESS BACKEND [name=value ...]")
     sys.path.insert(0, os.getcwd())
     try:
-        backend = make_backend(argv[1], tuple(argv[2:]))
-        backend.connect()
-        print(f"serving {argv[1]} at {argv[0]}", flush=True)
-        serve(backend, argv[0])
+        with contextlib.suppress(KeyboardInterrupt), contextlib.closing(make_backend(argv[1], tuple(argv[2:]))) as car:
+            car.connect()
+            print(f"serving {argv[1]} at {argv[0]}", flush=True)
+            serve(car, argv[0])
     except (SombrlError, RunFault) as error:
         print(f"sombrl: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, SombrlError) else 1)
-    except KeyboardInterrupt:
-        backend.close()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 """The high-fidelity car as a backend: it drives on between calls, by the clock, as a real one does.
 
-Where the car is at time t is a function of the commands that had reached it by then, so it is integrated when somebody
-looks, up to exactly that moment. A thread that steps it in the background would compete with the control loop for the
-interpreter and blur the timing that is to be tested. In real time the loop's lateness is in the data, as on the car.
+Where the car is at time t is a function of the commands that had reached it by then, so it is integrated when it is
+looked at, up to exactly that moment. A thread that steps it in the background would compete with the control loop for
+the interpreter and blur the timing that is to be tested. In real time the loop's lateness is in the data, as on a car.
+
+The car is the single-track model of Kabzan et al. (2020, arXiv 1905.05150) with the parameters of the cars of Rothfuss
+et al. (2024), as in `envs/rc_car_dynamics.py`, which tests compare it with; in plain numbers, because nothing here may
+wait for a compiler, and arrays would be slower for one car.
 """
 
 import dataclasses
@@ -14,14 +18,108 @@ from typing import Literal
 import numpy as np
 
 from sombrl.errors import SombrlError
-from sombrl.hardware.backend import PERIOD, START, Ack, CarBackend, Health, Observation, ResetMode, check_mode, wrap
-from sombrl.hardware.car import CAR_2, Moving, advance
-from sombrl.hardware.clocks import AbstractClock, RealClock, SimulatedClock
+from sombrl.hardware.backend import (
+    PERIOD,
+    START,
+    AbstractClock,
+    Ack,
+    CarBackend,
+    Health,
+    Observation,
+    RealClock,
+    ResetMode,
+    SimulatedClock,
+    check_mode,
+    wrap,
+)
+
+RELAXATION = 1.0 / 90.0  # seconds in which the kinematic car takes on its turn
+SUBSTEP = 1.0 / 90.0  # the longest step of the integrator
+GRAVITY = 9.81
+TINY = 1e-6  # the published guard of both divisions
+
+Moving = tuple[float, float, float, float, float, float]
+"""x, y, θ, and in the frame of the car vx, vy, ω."""
 
 START_POSITION, START_HEADING = 0.1, 0.1 * math.pi  # half widths of the uniform distributions round the start pose
 START_TWIST = (0.005, 0.005, 0.02)  # standard deviations
 NOISE = 0.1 * np.exp([-4.5, -4.5, -4.0, -2.5, -2.5, -1.0])
 """Standard deviations of a measured (x, y, θ, vx, vy, ω)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CarNumbers:
+    """What tells one car from another; the defaults are car 2 in high fidelity."""
+
+    m: float = 1.65  # kg
+    l_f: float = 0.13  # m, centre of mass to the front axle
+    l_r: float = 0.17  # m, to the rear axle
+    b_f: float = 2.75  # Pacejka stiffness, shape and peak (in units of g), front and rear
+    b_r: float = 5.0
+    c_f: float = 1.45
+    c_r: float = 1.3
+    d_f: float = 0.4
+    d_r: float = 0.3
+    c_m_1: float = 8.2  # N at full throttle
+    c_m_2: float = 1.25  # its square: N s/m
+    i_com: float = 0.06  # kg m²
+    steering_limit: float = 0.6  # rad at full steer
+    blend_ratio_lb: float = 0.001  # its square: m/s from no tyres to nothing but tyres
+    blend_ratio_ub: float = 0.017  # its square: m/s at which tyres begin to count
+
+
+CAR_2 = CarNumbers()
+
+
+def advance(car: CarNumbers, moving: Moving, steer: float, throttle: float, seconds: float) -> Moving:
+    """The car after some time of one action in [-1, 1]², by the classical Runge-Kutta method; θ is not wrapped."""
+    steer = min(max(steer, -1.0), 1.0) * car.steering_limit
+    throttle = min(max(throttle, -1.0), 1.0)
+    number = max(1, math.ceil(seconds / SUBSTEP - 1e-6))  # a period is exactly three, whatever its last bits are
+    h = seconds / number
+    for _ in range(number):
+        first = slope(car, moving, steer, throttle)
+        second = slope(car, _along(moving, 0.5 * h, first), steer, throttle)
+        third = slope(car, _along(moving, 0.5 * h, second), steer, throttle)
+        fourth = slope(car, _along(moving, h, third), steer, throttle)
+        moving = tuple(  # type: ignore[assignment]  # six of six
+            x + h / 6.0 * (a + 2.0 * (b + c) + d)
+            for x, a, b, c, d in zip(moving, first, second, third, fourth, strict=True)
+        )
+    return moving
+
+
+def slope(car: CarNumbers, moving: Moving, steer: float, throttle: float) -> Moving:
+    """d/dt of the moving car; `steer` in radians."""
+    _, _, theta, vx, vy, omega = moving
+    s, c = math.sin(theta), math.cos(theta)
+    force = car.c_m_1 * throttle - car.c_m_2**2 * vx
+    share = min(max((vx - car.blend_ratio_ub**2) / (car.blend_ratio_lb**2 + TINY), 0.0), 1.0)
+    turn = (0.0, 0.0, 0.0)
+    if share < 1.0:  # rolling without slip
+        beta = math.atan(math.tan(steer) / (car.l_f + car.l_r))
+        side = vx * math.sin(beta)
+        rolling = (force / car.m * math.cos(beta), (side * car.l_r - vy) / RELAXATION, (side - omega) / RELAXATION)
+        turn = (rolling[0] * (1.0 - share), rolling[1] * (1.0 - share), rolling[2] * (1.0 - share))
+    if share > 0.0:  # only where vx > 0: slip angles have no limit at a standstill
+        front = _tyre(car.d_f, car.c_f, car.b_f, steer - math.atan2(omega * car.l_f + vy, vx + TINY))
+        rear = _tyre(car.d_r, car.c_r, car.b_r, math.atan2(omega * car.l_r - vy, vx + TINY))
+        across = front * math.cos(steer)
+        turn = (
+            turn[0] + share * ((force - front * math.sin(steer)) / car.m + vy * omega),
+            turn[1] + share * ((rear + across) / car.m - vx * omega),
+            turn[2] + share * (across * car.l_f - rear * car.l_r) / car.i_com,
+        )
+    return (vx * c - vy * s, vx * s + vy * c, omega, *turn)
+
+
+def _tyre(peak: float, shape: float, stiffness: float, slip: float) -> float:
+    """Pacejka's magic formula."""
+    return peak * GRAVITY * math.sin(shape * math.atan(stiffness * slip))
+
+
+def _along(moving: Moving, h: float, direction: Moving) -> Moving:
+    return tuple(x + h * d for x, d in zip(moving, direction, strict=True))  # type: ignore[return-value]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +150,7 @@ class SimConfig:
     frame_loss: float = 0.0
     """The share of looks at which the frame is lost."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Refuse impossible numbers."""
         for name in ("delay", "noise", "start_spread", "velocity_window", "frame_loss"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
@@ -65,7 +163,7 @@ class SimConfig:
 
 
 class SimBackend(CarBackend):
-    """`SimBackend(SimConfig(...))`; tests also have `blackout`, `truth` and `throttle`."""
+    """`SimBackend(SimConfig(...))`."""
 
     def __init__(self, config: SimConfig | None = None):
         self.config = SimConfig() if config is None else config
@@ -73,7 +171,6 @@ class SimBackend(CarBackend):
         self._lock = threading.RLock()
         self._health = Health()
         self._rng = np.random.default_rng(self.config.seed)
-        self._blackouts: list[tuple[float, float]] = []
         self._place((*START, 0.0, 0.0, 0.0))
 
     def connect(self) -> None:
@@ -100,19 +197,17 @@ class SimBackend(CarBackend):
             return self._frame()
 
     def observe(self) -> Observation:
-        """Integrate up to now and look; during a blackout the last frame again, as invalid."""
+        """Integrate up to now and look; the last frame again, as invalid, where this one is lost."""
         with self._lock:
-            now = self.clock.now()
             self._health.requested_frames += 1
-            lost = self.config.frame_loss > 0 and self._rng.random() < self.config.frame_loss
-            if lost or any(start <= now - self._began < end for start, end in self._blackouts):
-                self._advance(now)
-                self._health.invalid_frames += 1
-                return self._last.as_invalid()
-            return self._frame()
+            if not self._frame_lost():
+                return self._frame()
+            self._advance(self.clock.now())
+            self._health.invalid_frames += 1
+            return self._last.as_invalid()
 
     def command(self, steer: float, throttle: float, stamp: float) -> Ack:
-        """Into the radio's pipe, unless it is too late."""
+        """Send it on its way by radio, unless it is too late."""
         with self._lock:
             now = self.clock.now()
             self._health.commands += 1
@@ -130,29 +225,14 @@ class SimBackend(CarBackend):
             return dataclasses.replace(self._health)
 
     def stop(self) -> None:
-        """A neutral command; what is in the pipe still reaches the car before it."""
+        """A neutral command; those already on their way still reach the car before it."""
         with self._lock:
             self._send(self.clock.now(), 0.0, 0.0)
 
-    # ------------------------------------------------------------------------------------------ for tests
-
-    def blackout(self, start: float, end: float) -> None:
-        """Lose all frames between two times after the next or last reset."""
-        self._blackouts.append((start, end))
-
-    def truth(self) -> Moving:
-        """Where the car really is now; velocities in its own frame, θ not wrapped."""
-        with self._lock:
-            self._advance(self.clock.now())
-            return self._moving
-
-    def throttle(self) -> float:
-        """What drives the car now, in hardware units."""
-        with self._lock:
-            self._advance(self.clock.now())
-            return self._action[1]
-
     # ------------------------------------------------------------------------------------------------ inside
+
+    def _frame_lost(self) -> bool:
+        return self.config.frame_loss > 0 and bool(self._rng.random() < self.config.frame_loss)
 
     def _place(self, state: tuple[float, ...]) -> None:
         """A car at rest in its commands, at a state whose velocities are in the frame of the world."""

@@ -11,7 +11,8 @@ The rules are checked anew at every tick and know nothing of learning. The first
 - **late-command**: the backend refused it: neutral.
 - **stale-command**: the loop has not sent anything for `stale_after`: neutral, by a thread of its own.
 
-A frame is good if it is marked so, finite, new, no faster than a car, and no jump. Neutral is (0, 0).
+A frame is good if it is marked valid, finite, new, turns no faster than a car, and is where the last one and its
+velocity say. Neutral is (0, 0).
 """
 
 import dataclasses
@@ -26,19 +27,19 @@ import numpy as np
 from sombrl.errors import RunFault, SombrlError
 from sombrl.hardware.backend import CarBackend, Observation
 from sombrl.hardware.episode import REASONS
-from sombrl.hardware.event_log import EventLog
+from sombrl.hardware.files import EventLog
 
 NEUTRAL = np.zeros(2)
 
 
 @dataclasses.dataclass(frozen=True)
 class SupervisorConfig:
-    """The limits."""
+    """What the car may do."""
 
     field_x: tuple[float, float] = (-1.4, 2.8)
     """The field, in metres from the goal."""
     field_y: tuple[float, float] = (-2.6, 1.5)
-    """And across."""
+    """The same across."""
     speed_cap: float = 4.0
     """m/s beyond which the car may only roll or brake (flat out, the simulated one would reach 5.2)."""
     throttle_scale: float = 0.4
@@ -48,24 +49,26 @@ class SupervisorConfig:
     fault_limit: float = 1.0
     """Seconds of the same after which the episode ends."""
     most_jump: float = 0.5
-    """Metres that a frame may be away from where the last one and its velocity say; a mistaken marker is further."""
+    """Metres that a frame may be from where the last one and its velocity say; a wrong marker is further away."""
     most_yaw_rate: float = 15.0
     """rad/s; more is a heading that wrapped inside the velocity filter."""
 
-    def __post_init__(self):
-        """Refuse limits that are none."""
-        for name in ("field_x", "field_y"):
-            low, high = getattr(self, name)
-            if not low < high:
-                raise SombrlError(
-                    f"--supervisor.{name.replace('_', '-')} must be two rising numbers, not {low} {high}."
-                )
-        for name in ("speed_cap", "throttle_scale", "stale_after", "fault_limit", "most_jump", "most_yaw_rate"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                flag = f"--supervisor.{name.replace('_', '-')}"
-                raise SombrlError(f"{flag} must be a positive number, not {getattr(self, name)}.")
+    def __post_init__(self) -> None:
+        """Refuse limits that limit nothing."""
+        for field in dataclasses.fields(self):
+            value, flag = getattr(self, field.name), f"--supervisor.{field.name.replace('_', '-')}"
+            if isinstance(value, tuple):
+                if not value[0] < value[1]:
+                    raise SombrlError(f"{flag} must be two rising numbers, not {value[0]} {value[1]}.")
+            elif not (math.isfinite(value) and value > 0):
+                raise SombrlError(f"{flag} must be a positive number, not {value}.")
         if self.throttle_scale > 1:
             raise SombrlError(f"--supervisor.throttle-scale must be at most 1, not {self.throttle_scale}.")
+
+    def inside(self, observation: Observation) -> bool:
+        """Whether the car is in the field."""
+        (left, right), (low, high) = self.field_x, self.field_y
+        return bool(left <= observation.pose[0] <= right and low <= observation.pose[1] <= high)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Sent:
 
 
 class Supervisor:
-    """The only one who may call `command` of the backend while an episode runs.
+    """Alone calls `command` of the backend while an episode runs.
 
     `begin`, then `look` and `act` once per tick each, then `end`. Between episodes `park` keeps the car still.
     """
@@ -98,7 +101,7 @@ class Supervisor:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self.known: Observation | None = None  # the newest good frame
-        self._good = False  # whether this tick has a good one
+        self.good = False  # whether this tick has one
         self._latest = "none"
         self._since = 0.0  # when what is wrong with the actions began
         self._episode, self._tick, self._began, self._sent_at = 0, 0, 0.0, 0.0
@@ -108,7 +111,7 @@ class Supervisor:
     def begin(self, episode: int, known: Observation, start: float) -> None:
         """Watch an episode whose first tick is due at `start`."""
         with self._lock:
-            self.known, self._good, self._latest = known, True, "none"
+            self.known, self.good, self._latest = known, True, "none"
             self._episode, self._tick, self._began = episode, 0, start
             self._sent_at, self._stale_command, self.interventions = start, False, 0
             self._armed.set()
@@ -120,16 +123,13 @@ class Supervisor:
         """Take a frame; a reason if the episode must end here, and then the car has been stopped already."""
         config, now = self.config, self.backend.clock.now()
         assert self.known is not None, "begin first"
-        self._good = self._is_good(observation)
-        if self._good:
+        self.good = self._is_good(observation, self.known)
+        if self.good:
             self.known = observation
         if self._stop_requested():
             return self._abort("operator")
-        if self._good:
-            x, y = observation.pose[0], observation.pose[1]
-            inside = config.field_x[0] <= x <= config.field_x[1] and config.field_y[0] <= y <= config.field_y[1]
-            if not inside:
-                return self._abort("geofence", x=x, y=y)
+        if self.good and not config.inside(observation):
+            return self._abort("geofence", x=observation.pose[0], y=observation.pose[1])
         if now - self.known.stamp > config.fault_limit:
             return self._abort("observation-lost", age=now - self.known.stamp)
         if self._latest in ("non-finite-action", "late-command") and now - self._since > config.fault_limit:
@@ -171,25 +171,18 @@ class Supervisor:
             self._thread.join()
             self._thread = None
 
-    @property
-    def good(self) -> bool:
-        """Whether this tick's frame was good."""
-        return self._good
-
     # ------------------------------------------------------------------------------------------------ inside
 
-    def _is_good(self, observation: Observation) -> bool:
-        config, last = self.config, self.known
-        assert last is not None
+    def _is_good(self, observation: Observation, last: Observation) -> bool:
         passed = observation.stamp - last.stamp
         if not observation.valid or observation.frame_id == last.frame_id or passed <= 0:
             return False
         if not (np.isfinite(observation.pose).all() and np.isfinite(observation.twist).all()):
             return False
-        if abs(observation.twist[2]) > config.most_yaw_rate:
+        if abs(observation.twist[2]) > self.config.most_yaw_rate:
             return False
         expected = last.pose[:2] + passed * last.twist[:2]
-        return math.dist(observation.pose[:2], expected) <= config.most_jump
+        return math.dist(observation.pose[:2], expected) <= self.config.most_jump
 
     def _allowed(self, proposed: np.ndarray) -> tuple[np.ndarray, str]:
         """The action, and why it is not the proposed one."""
@@ -200,7 +193,7 @@ class Supervisor:
         if self.backend.clock.now() - known.stamp > config.stale_after:
             return NEUTRAL, "stale-observation"
         action = np.clip(proposed, -1.0, 1.0)
-        reason = "none" if self._good else "invalid-frame"
+        reason = "none" if self.good else "invalid-frame"
         if not np.array_equal(action, proposed):
             reason = "out-of-bounds"
         vx, vy, theta = known.twist[0], known.twist[1], known.pose[2]
@@ -216,21 +209,15 @@ class Supervisor:
             self.interventions += 1
         if reason == self._latest:
             return
+        now = self.backend.clock.now()
         if self._latest != "none":
-            self._recovered()
-        self._latest, self._since = reason, self.backend.clock.now()
+            self._add("recovered", reason=self._latest, lasted=now - self._since)
+        self._latest, self._since = reason, now
         if reason != "none":
             self._add("intervention", reason=reason, proposed=proposed, sent=action, **details)
 
-    def _recovered(self) -> None:
-        lasted = self.backend.clock.now() - self._since
-        self._add("recovered", reason=self._latest, lasted=lasted)
-        self._latest = "none"
-
     def _abort(self, reason: str, **details: Any) -> str:
-        with self._lock:
-            self._armed.clear()
-            self.backend.stop()
+        self.end()
         self.interventions += 1
         self._add("abort", reason=reason, **details)
         return reason
@@ -240,7 +227,7 @@ class Supervisor:
         self.log.add(event, episode=self._episode, tick=self._tick, stamp=round(stamp, 6), **details)
 
     def _watch(self) -> None:
-        """A loop that hangs sends nothing: somebody else must."""
+        """In a thread of its own: a loop that hangs sends nothing."""
         limit, clock = self.config.stale_after, self.backend.clock
         while not self._closed.wait(limit / 4):
             if not self._armed.is_set():

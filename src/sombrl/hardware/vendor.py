@@ -17,8 +17,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from sombrl.errors import RunFault, SombrlError
-from sombrl.hardware.backend import PERIOD, START, Ack, CarBackend, Health, Observation, ResetMode, check_mode, wrap
-from sombrl.hardware.clocks import AbstractClock, RealClock
+from sombrl.hardware.backend import (
+    PERIOD,
+    AbstractClock,
+    Ack,
+    CarBackend,
+    Health,
+    Observation,
+    RealClock,
+    ResetMode,
+    check_mode,
+    is_at_start,
+    wrap,
+)
 
 
 class VendorDriver(Protocol):
@@ -43,7 +54,7 @@ class VendorDriver(Protocol):
         """Counters: last, total, recorded, requested, skipped and invalid frames."""
 
 
-METHODS = ("start", "stop", "control_mode", "set_command", "get_state", "get_mocap_logs")
+METHODS = [name for name in vars(VendorDriver) if not name.startswith("_")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +100,7 @@ class VendorBackend(CarBackend):
         self._commands = self._refused = 0
 
     def connect(self) -> None:
-        """Start the driver, take over from the gamepad, and wait for both to settle."""
+        """Start the driver, take over from the gamepad, and wait for motion capture and radio to settle."""
         try:
             self.driver.start()
             self.driver.control_mode()
@@ -99,7 +110,7 @@ class VendorBackend(CarBackend):
         self.clock.sleep_until(self.clock.now() + self.config.warm_up)
 
     def close(self) -> None:
-        """Neutral, then let go."""
+        """Neutral, then disconnect."""
         self.stop()
         with suppress(Exception):
             self.driver.stop()
@@ -123,10 +134,8 @@ class VendorBackend(CarBackend):
         raise RunFault(f"the car was not put back to the start within {config.reset_patience:.0f} s.")
 
     def _at_start(self, observation: Observation) -> bool:
-        away = np.hypot(*(observation.pose[:2] - START[:2]))
-        turned = abs(wrap(float(observation.pose[2]) - START[2]))
-        at_rest = bool(np.linalg.norm(observation.twist) < 0.1)
-        return bool(away < self.config.reset_within and turned < 2 * self.config.reset_within and at_rest)
+        within, at_rest = self.config.reset_within, float(np.linalg.norm(observation.twist)) < 0.1
+        return at_rest and is_at_start(observation, away=within, turned=2 * within, speed=0.1)
 
     def observe(self) -> Observation:
         """The newest frame; invalid if there was none, motion capture says so, or the driver failed."""
@@ -135,7 +144,7 @@ class VendorBackend(CarBackend):
             logs: Mapping[str, int] = self.driver.get_mocap_logs()
             state = np.asarray(self.driver.get_state(), float)
             frame, invalid = int(logs["last"]), int(logs["invalid"])
-        except Exception:  # whatever it is, there is no frame; the supervisor stops the car
+        except Exception:  # for any reason there is no frame; the supervisor stops the car
             return self._last.as_invalid()
         worse, self._invalid = invalid > self._invalid, max(invalid, self._invalid)
         if worse or state.shape != (6,) or not np.isfinite(state).all():
@@ -164,9 +173,8 @@ class VendorBackend(CarBackend):
         logs: Mapping[str, Any] = {}
         with suppress(Exception):
             logs = self.driver.get_mocap_logs()
-        frames = {f"{name}_frame{'' if name == 'last' else 's'}": int(count) for name, count in logs.items()}
-        known = {field.name for field in dataclasses.fields(Health)}
-        counts = {name: count for name, count in frames.items() if name in known}
+        names = {name: f"{name}_frames" for name in ("total", "recorded", "requested", "skipped", "invalid")}
+        counts = {field: int(logs.get(name, 0)) for name, field in (names | {"last": "last_frame"}).items()}
         return Health(**counts, commands=self._commands, refused_commands=self._refused)
 
     def stop(self) -> None:

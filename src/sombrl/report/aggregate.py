@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 
 from sombrl.report import statistics
-from sombrl.report.comparison import Comparison, Task
-from sombrl.report.curves import ENOUGH
+from sombrl.report.comparison import Comparison
+from sombrl.report.statistics import ENOUGH, Estimate, Point
+from sombrl.report.tasks import Task
 
 STATISTICS = {
     "IQM": statistics.iqm,
@@ -15,8 +16,8 @@ STATISTICS = {
     "optimality gap": statistics.optimality_gap,
 }
 THRESHOLDS = 41
-Estimate = tuple[float, float | None, float | None]
-"""A number and the ends of its interval, None where there are too few seeds."""
+Profile = tuple[np.ndarray, ...]
+"""Shares of runs above the thresholds, with the ends of their intervals where there are enough seeds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,17 +30,17 @@ class Aggregate:
     methods: list[str]
     seeds: int
     """The fewest of any method on a task."""
-    statistics: dict[str, dict[str, Estimate]]
+    statistics: dict[str, dict[str, Estimate | Point]]
     """By method, then by name of the statistic."""
     thresholds: np.ndarray
-    profiles: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray] | tuple[np.ndarray]]
-    improvement: dict[tuple[str, str], Estimate]
+    profiles: dict[str, Profile]
+    improvement: dict[tuple[str, str], Estimate | Point]
     """How likely a run of the first beats one of the second."""
 
 
 def aggregate(comparison: Comparison) -> Aggregate | None:
     """The aggregate, or None where fewer than two methods share a task."""
-    scored = [method for method in comparison.methods if any(method in task.finals for task in comparison.tasks)]
+    scored = comparison.scored
     tasks = [task for task in comparison.tasks if all(method in task.finals for method in scored)]
     if len(scored) < 2 or not tasks:
         return None
@@ -68,19 +69,12 @@ def aggregate(comparison: Comparison) -> Aggregate | None:
     )
 
 
-def _estimate(statistic, seeds: int, *samples: statistics.Scores) -> Estimate:
-    middle = float(statistic(*samples))
-    if seeds < ENOUGH:
-        return middle, None, None
-    low, high = statistics.interval(statistic, *samples)
-    return middle, float(low), float(high)
+def _estimate(statistic: statistics.Statistic, seeds: int, *samples: statistics.Scores) -> Estimate | Point:
+    return statistics.estimate(statistic, *samples) if seeds >= ENOUGH else (float(statistic(*samples)), None, None)
 
 
-def _profile(
-    scores: statistics.Scores, thresholds: np.ndarray, seeds: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | tuple[np.ndarray]:
+def _profile(scores: statistics.Scores, thresholds: np.ndarray, seeds: int) -> Profile:
     middle = statistics.performance_profile(scores, thresholds)
     if seeds < ENOUGH:
         return (middle,)
-    low, high = statistics.interval(lambda drawn: statistics.performance_profile(drawn, thresholds), scores)
-    return middle, np.asarray(low), np.asarray(high)
+    return middle, *statistics.interval(lambda drawn: statistics.performance_profile(drawn, thresholds), scores)

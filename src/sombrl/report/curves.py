@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 
 from sombrl.report.loading import Record
-from sombrl.report.statistics import curve_intervals, trimmed_mean
+from sombrl.report.statistics import ENOUGH, curve_intervals, trimmed_mean
 
 POINTS = 80
 """Of a curve: a screen shows no more."""
 SEED_LINES = 10
 """With more seeds than this their own lines would be a grey area."""
-ENOUGH = 3
-"""Seeds that an interval needs. With two, a bootstrap draws one of three values."""
 HOLD = 0.05  # seeds that end this share of the way before the last are held there: episodes end at different frames
 
 
@@ -45,7 +43,7 @@ def _grid(records: Sequence[Record], points: int) -> np.ndarray:
     every = np.unique(np.concatenate([record.frames for record in records]))
     if len(every) <= points:
         return every
-    return every[np.unique(np.linspace(0, len(every) - 1, points).round().astype(int))]
+    return np.asarray(every[np.unique(np.linspace(0, len(every) - 1, points).round().astype(int))])
 
 
 def _held(record: Record, grid: np.ndarray) -> np.ndarray:
@@ -74,7 +72,7 @@ def _statistics(values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _median(values: np.ndarray) -> np.ndarray:
-    return np.median(values, axis=-1)
+    return np.asarray(np.median(values, axis=-1))
 
 
 def _decisions(records: Sequence[Record], grid: np.ndarray) -> dict[str, Any]:

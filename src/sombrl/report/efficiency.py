@@ -4,9 +4,10 @@ import dataclasses
 
 import numpy as np
 
-from sombrl.report.comparison import Comparison, Task
+from sombrl.report.comparison import Comparison
 from sombrl.report.curves import curve
 from sombrl.report.loading import Source
+from sombrl.report.tasks import Task
 
 SHARES = (0.5, 0.75, 0.9)
 STAGES = ("time/fit_s", "time/imagine_s", "time/improve_s", "time/collect_s")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sombrl.report.loading import find
-from sombrl.report.page import Axis, check, page, require
+from sombrl.report.page import Axis, check_request, page, require_numbers
 from sombrl.storage.files import write_whole
 
 EVERY = 5
@@ -17,10 +17,10 @@ def watch(
     paths: Sequence[Path], out: Path, *, axis: Axis = "frames", title: str | None = None, every: float = EVERY
 ) -> Path:
     """Keep the page up to date. A page left by a killed watch is taken over; Ctrl-C leaves one that reloads no more."""
-    check(paths, out, live=True)
+    check_request(paths, out, live=True)
     found = find(paths)
     if not found.skipped:  # a run without metrics is worth waiting for, a folder without runs is not
-        require(found, paths)
+        require_numbers(found, paths)
     print(f"watching {', '.join(map(str, paths))}: open {out} in a browser; Ctrl-C ends it", flush=True)
     seen = None
     try:

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from sombrl.errors import RunFault, SombrlError
 from sombrl.optional import first_line
-from sombrl.records import RunFault, SombrlError
 from sombrl.storage.results import COLUMNS, Row, read_rows
 from sombrl.storage.run_folder import RunFolder
 
@@ -28,6 +28,11 @@ class Key(NamedTuple):
     setting: str
     metric: str
     seed: int
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Environment and setting."""
+        return self.env, self.setting
 
 
 class Record(NamedTuple):
@@ -97,7 +102,7 @@ def _look(path: Path, found: Found) -> None:
         found.skipped.append((path, str(error).removeprefix(f"{path} ")))
     except OSError as error:
         found.skipped.append((path, f"cannot be read: {error.strerror or error}."))
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:  # whoever changed a file by hand
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:  # somebody changed a file by hand
         found.skipped.append((path, f"has a damaged file ({first_line(error)}): restore it from a copy."))
 
 
@@ -126,33 +131,34 @@ def _run(path: Path) -> Source:
     )
 
 
-def _records(rows: list[dict], method: str, env: str, setting: str) -> tuple[dict[Key, Record], str]:
+def _records(rows: list[dict[str, Any]], method: str, env: str, setting: str) -> tuple[dict[Key, Record], str]:
     """The numbers of metrics.jsonl by metric and seed. Where a metric is null it has no record."""
     rows = [row for row in rows if {"iteration", "seed"} <= row.keys()]
     counted = all({"env_frames", "decisions"} <= row.keys() for row in rows)
     frames, decisions = ("env_frames", "decisions") if counted else ("iteration", "iteration")
-    points: dict[Key, list[Point]] = {}
-    for row in rows:
-        for metric, value in row.items():
-            if "/" in metric and isinstance(value, int | float):
-                key = Key(method, env, setting, metric, int(row["seed"]))
-                points.setdefault(key, []).append((row[frames], row[decisions], value))
-    return {key: _record(those) for key, those in points.items()}, FRAMES if counted else ITERATIONS
+    numbers = (
+        (Key(method, env, setting, metric, int(row["seed"])), (row[frames], row[decisions], value))
+        for row in rows
+        for metric, value in row.items()
+        if "/" in metric and isinstance(value, int | float)
+    )
+    return _by_key(numbers), FRAMES if counted else ITERATIONS
 
 
-def _record(points: Iterable[Point]) -> Record:
-    """The last of several numbers at the same frames counts."""
-    latest = {frames: (frames, decisions, value) for frames, decisions, value in points}
-    columns = np.array(sorted(latest.values()), dtype=float).T
-    return Record(*columns)
+def _by_key(numbers: Iterable[tuple[Key, Point]]) -> dict[Key, Record]:
+    """A record for each key. The last of several numbers at the same frames counts."""
+    points: dict[Key, dict[float, Point]] = {}
+    for key, point in numbers:
+        points.setdefault(key, {})[point[0]] = point
+    return {key: Record(*np.array(sorted(those.values()), dtype=float).T) for key, those in points.items()}
 
 
-def _method(config: dict) -> str:
+def _method(config: dict[str, Any]) -> str:
     explore = config["config"].get("explore") or {}
     return "/".join(filter(None, (config["algorithm"], explore.get("explore"))))
 
 
-def _task(run: dict) -> str:
+def _task(run: dict[str, Any]) -> str:
     """The environment with the options that make it another task, as experiments write it."""
     cost = f"action_cost={run['action_cost']}" if run.get("action_cost") else None
     return " ".join(filter(None, (run["env"], *run.get("env_kwargs", ()), cost)))
@@ -165,7 +171,7 @@ def _evaluations(path: Path) -> tuple[dict[str, Any], ...]:
         for one in found:
             one["settings"].keys()
             for values in one["returns"].values():
-                math.fsum(values)  # refuses what is no number
+                math.fsum(values)  # refuses what is not a number
         return found
     except FileNotFoundError:
         return ()
@@ -191,7 +197,7 @@ def _cell(path: Path) -> list[Source]:
     scale = root.removeprefix(experiment).removeprefix("-")
     name, finished = f"{experiment} · {scale} (cells)" if scale else experiment, _json(path / "finished.json", {})
     cells = {"/".join(path.absolute().parts[-2:]): finished} if finished else {}
-    rows = _by_key(read_rows(path / "rows.csv")) if (path / "rows.csv").is_file() else {}
+    rows = _table(read_rows(path / "rows.csv")) if (path / "rows.csv").is_file() else {}
     if not (path / "run").is_dir():
         return [Source(path, name, "table", rows, manifest=finished, cells=cells)]
     run = _run(path / "run")
@@ -210,24 +216,23 @@ def _cell_evaluations(path: Path, records: dict[Key, Record]) -> dict[Key, Recor
         return {}
     some = next(iter(records))
     counts = {key.seed: record for key, record in sorted(records.items()) if key.metric == some.metric}
-    points: dict[Key, list[Point]] = {}
-    for file in sorted((path / "evaluations").glob("*.json")):
-        at = int(file.stem) - 1
-        for metric, values in _json(file).items():
-            for (seed, record), value in zip(counts.items(), values, strict=False):
-                if 0 <= at < len(record.frames):
-                    key = some._replace(metric=metric, seed=seed)
-                    points.setdefault(key, []).append((record.frames[at], record.decisions[at], value))
-    return {key: _record(those) for key, those in points.items()}
+    return _by_key(
+        (some._replace(metric=metric, seed=seed), (record.frames[at], record.decisions[at], value))
+        for file in sorted((path / "evaluations").glob("*.json"))
+        for at in [int(file.stem) - 1]
+        for metric, values in _json(file).items()
+        for (seed, record), value in zip(counts.items(), values, strict=False)
+        if 0 <= at < len(record.frames)
+    )
 
 
 def _tables(path: Path) -> list[Source]:
     """The experiments of a CSV file, with the manifest beside it."""
     if path.suffix != ".csv":
-        raise SombrlError("it is no folder and no .csv file.")
+        raise SombrlError("it is neither a folder nor a .csv file.")
     with open(path, "rb") as file:
         if not file.readline().startswith(",".join(COLUMNS).encode()):
-            raise SombrlError(f"it is no table of results: the first line of one is {','.join(COLUMNS)}.")
+            raise SombrlError(f"it is not a table of results: the first line of one is {','.join(COLUMNS)}.")
     rows = read_rows(path)
     if not rows:
         raise SombrlError("it has no rows.")
@@ -242,7 +247,7 @@ def _tables(path: Path) -> list[Source]:
         experiments.setdefault(row.experiment, []).append(row)
     return [
         Source(
-            *(path, path.stem if name == "run" else f"{name} · {path.stem}", "table", _by_key(those)),
+            *(path, path.stem if name == "run" else f"{name} · {path.stem}", "table", _table(those)),
             config=config if isinstance(config, dict) and "config" in config else None,
             manifest=manifest,
             cells=cells if isinstance(cells, dict) else {},
@@ -251,12 +256,11 @@ def _tables(path: Path) -> list[Source]:
     ]
 
 
-def _by_key(rows: list[Row]) -> dict[Key, Record]:
-    points: dict[Key, list[Point]] = {}
-    for row in rows:
-        key = Key(row.method, row.env, row.setting, row.metric, row.seed)
-        points.setdefault(key, []).append((row.env_frames, row.decisions, row.value))
-    return {key: _record(those) for key, those in points.items()}
+def _table(rows: Iterable[Row]) -> dict[Key, Record]:
+    return _by_key(
+        (Key(row.method, row.env, row.setting, row.metric, row.seed), (row.env_frames, row.decisions, row.value))
+        for row in rows
+    )
 
 
 _REFUSE = object()

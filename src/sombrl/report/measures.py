@@ -22,8 +22,8 @@ class Measure:
 
 
 @dataclasses.dataclass(frozen=True)
-class Panel:
-    """A metric that is drawn over time."""
+class SmallChart:
+    """A metric that is drawn over time to explain what happened, and compared by nothing."""
 
     metric: str
     title: str
@@ -49,23 +49,23 @@ COSTS = (
 DMC_RANGE = (0.0, 1000.0)
 """Of every task of the DeepMind Control suite: 1000 frames that pay between 0 and 1."""
 
-REGRET_PANELS = (
-    Panel("rollout/regret", "regret so far"),
-    Panel("regret", "regret so far"),
-    Panel("lab/regret", "regret so far"),
-    Panel("rollout/average_reward", "reward per decision so far"),
+REGRET_CHARTS = (
+    SmallChart("rollout/regret", "regret so far"),
+    SmallChart("regret", "regret so far"),
+    SmallChart("lab/regret", "regret so far"),
+    SmallChart("rollout/average_reward", "reward per decision so far"),
 )
-EXPLORATION_PANELS = (
-    Panel("explore/bonus_weight", "λ, weight of the bonus"),
-    Panel("policy/bonus_weight", "λ, weight of the bonus, as tuned"),
-    Panel("explore/bonus_share", "bonus share of the objective"),
-    Panel("explore/mean_std", "mean ‖σ‖ on visited states"),
-    Panel("explore/uncertainty", "Σ‖σ‖ of an episode"),
-    Panel("eval/max_uncertainty", "largest Σ‖σ‖ that is left"),
-    Panel("model/coverage", "calibration: coverage of ±2σ", reference=0.95),
-    Panel("calibration", "calibration"),
-    Panel("model/rmse", "model error (RMSE, normalised)"),
-    Panel("model/nll", "model error (NLL)"),
+EXPLORATION_CHARTS = (
+    SmallChart("explore/bonus_weight", "λ, weight of the bonus"),
+    SmallChart("policy/bonus_weight", "λ, weight of the bonus, as tuned"),
+    SmallChart("explore/bonus_share", "bonus share of the objective"),
+    SmallChart("explore/mean_std", "mean ‖σ‖ on visited states"),
+    SmallChart("explore/uncertainty", "Σ‖σ‖ of an episode"),
+    SmallChart("eval/max_uncertainty", "largest Σ‖σ‖ that is left"),
+    SmallChart("model/coverage", "calibration: coverage of ±2σ", reference=0.95),
+    SmallChart("calibration", "calibration"),
+    SmallChart("model/rmse", "model error (RMSE, normalised)"),
+    SmallChart("model/nll", "model error (NLL)"),
 )
 
 AXES = {"regression": "training rows"}

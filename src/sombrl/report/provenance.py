@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from sombrl.report.comparison import Comparison, listed
+from sombrl.report.comparison import Comparison
 from sombrl.report.loading import Source
 from sombrl.report.variants import differing, settings
+from sombrl.report.wording import listed
 
 PACKAGES = ("sombrl", "jax", "numpy")
 
 
-def care(comparison: Comparison) -> list[str]:
+def caveats(comparison: Comparison) -> list[str]:
     """Sentences to read before believing the comparison."""
     notes = [*comparison.notes]
     notes += [str(s.manifest["note"]) for s in comparison.sources if s.manifest and s.manifest.get("note")]
@@ -85,7 +86,7 @@ def _settings(comparison: Comparison) -> list[str]:
             for source in comparison.sources
             if source.config is not None
             and source.kind == "run"
-            and any((key.env, key.setting) == (task.env, task.setting) for key in source.records)
+            and any(key.place == task.place for key in source.records)
         ]
         flat = [settings(source) for source in here]
         explored = {name for source in here for name in (source.config or {}).get("config", {}).get("explore", {})}

@@ -21,11 +21,11 @@ import numpy as np
 
 import sombrl
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import load, new_agent
+from sombrl.agent.make import load
 from sombrl.envs.registry import WORLDS
 from sombrl.paper.experiments.base import Cell, Evaluation, FunctionCell, TrainCell
 from sombrl.records import RunFault, SombrlError
-from sombrl.runs.train import Run, drive
+from sombrl.runs.train import Run, run_training
 from sombrl.storage import checkpoint
 from sombrl.storage.files import write_whole
 from sombrl.storage.provenance import provenance
@@ -208,7 +208,7 @@ class CellFolder:
             agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
         else:
             workers = 0 if cell.run.env in WORLDS else self.env_workers  # our own worlds are stepped by JAX
-            agent = new_agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, env_workers=workers))
+            agent = Agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, env_workers=workers))
             folder = RunFolder.create(path, agent.to_json(), command)
         for note in agent.notes:
             print(note, file=sys.stderr)
@@ -255,7 +255,7 @@ def _train(folders: Sequence[CellFolder], command: list[str]) -> None:
     for meeting in sorted({run.agent.iteration for run in runs} | {until}):
         behind = [run for run in runs if run.agent.iteration < meeting]
         if behind:
-            drive(behind, meeting, cell.checkpoint_every, tensorboard=False)
+            run_training(behind, meeting, cell.checkpoint_every, tensorboard=False)
             for run in behind:
                 run.resumed = True
 

@@ -39,13 +39,15 @@ def evaluate_run(
         print(note, file=sys.stderr)
     camera = None if video is None else _Camera(agent)
     expected = None if video is None else video.with_name(f"{video.stem}-foresight{video.suffix}")
-    foreseen = None if expected is None else agent.foresight()
+    foreseen = None if expected is None else agent.trainer.foresight()
     if expected is not None and foreseen:
         check_video(expected)
 
     returns = agent.evaluate(episodes, explore=explore, task=task, on_step=camera)
     planner = (
-        "by the policy, without its noise" if agent.has_policy else "planned for the task alone, by the mean model"
+        "by the policy, without its noise"
+        if agent.trainer.learns_policy
+        else "planned for the task alone, by the mean model"
     )
     if explore:
         planner = f"with the {agent.config.explore.explore} strategy, as in training"
@@ -66,7 +68,7 @@ def table(agent: Agent, returns: np.ndarray, planner: str) -> str:
     """The returns, [episodes, seeds], as text: a line per seed, then all of them together."""
     count, num_seeds = returns.shape
     lines = [
-        f"{agent.label} · after {agent.trained} of training",
+        f"{agent.label} · after {agent.trainer.trained} of training",
         f"{count} episode{'s' * (count != 1)} per seed, {planner}",
         "",
         f"{'seed':>6}  {'median':>10}  [{'min':>10}, {'max':>10}]",
@@ -101,7 +103,7 @@ class _Camera:
     def __init__(self, agent: Agent):
         self.frames: list[np.ndarray] = []
         self._episodes = 0
-        envs = agent.make_envs(render=True)
+        envs = agent.trainer.maker.make(agent.seeds, render=True)
         try:
             envs.reset(0)
             envs.render(0)
@@ -127,7 +129,7 @@ def _record(agent: Agent, returns: np.ndarray, explore: bool, task: str | None, 
             "explore": explore,
             "task": task,
             "planner": planner,
-            "trained": agent.trained,
+            "trained": agent.trainer.trained,
         },
         "returns": {str(seed): column.tolist() for seed, column in zip(agent.seeds, returns.T, strict=True)},
     }

@@ -152,3 +152,20 @@ def _collecting_garbage(frame: FrameType | None) -> bool:
 def _tell(sentence: str) -> None:
     with contextlib.suppress(Exception):  # a terminal that went away ends no run
         print(f"sombrl: {sentence}", file=sys.stderr, flush=True)
+
+
+class terminate_as_interrupt:
+    """Lets SIGTERM (a scheduler's preemption) end a command as Ctrl-C does."""
+
+    def __enter__(self) -> None:
+        self._main = threading.current_thread() is threading.main_thread()
+        if self._main:
+            self._old = signal.signal(signal.SIGTERM, _raise_interrupt)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._main:
+            signal.signal(signal.SIGTERM, self._old)
+
+
+def _raise_interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -2,9 +2,7 @@
 
 import contextlib
 import dataclasses
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,19 +10,22 @@ from typing import Any
 import jax
 
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import load, new_agent
+from sombrl.agent.make import load
 from sombrl.config.run import RunConfig
-from sombrl.records import RunFault, SombrlError
+from sombrl.errors import RunFault, SombrlError
 from sombrl.runs.signals import Signals
+from sombrl.runs.signals import terminate_as_interrupt as terminate_as_interrupt
 from sombrl.runs.sinks import Sink, TensorBoardSink, WandbSink, require_wandb
 from sombrl.runs.video import can_write, film_rate, write_video
 from sombrl.storage import checkpoint
 from sombrl.storage.run_folder import RunFolder
-from sombrl.training.episodic import Report
-from sombrl.training.lockstep import iterate
+from sombrl.training.base import Report
+from sombrl.training.lockstep import Lockstep
 from sombrl.training.progress import Progress
+from sombrl.training.report import reward_warning, summary
 
-Hook = Callable[[Agent, Report], None]
+Hook = Callable[[Agent, Any], None]
+"""Called with the agent and its report after every iteration."""
 
 
 def train(
@@ -43,16 +44,15 @@ def train(
     """Start a run in the new folder `out` and see it through."""
     if wandb:
         require_wandb()
-    agent = new_agent(algorithm, config, run_config)  # before the folder: bad settings leave nothing behind
-    agent.planned_iterations  # noqa: B018  (refuses --decisions where there are episodes)
+    agent = Agent(algorithm, config, run_config)  # before the folder: bad settings leave nothing behind
+    until = agent.planned_iterations  # refuses --decisions where there are episodes
     agent.prepare()
-    opening = agent.opening
+    opening = agent.trainer.opening()
     _check_every(checkpoint_every)
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
     for line in opening:
         print(line)
-    run = Run(agent, folder, False, hook, films=films)
-    drive([run], agent.planned_iterations, checkpoint_every, tensorboard, wandb)
+    run_training([Run(agent, folder, False, hook, films=films)], until, checkpoint_every, tensorboard, wandb)
     return agent
 
 
@@ -70,25 +70,32 @@ def resume(
         require_wandb()
     _check_every(checkpoint_every)
     folder = RunFolder.open(path)
-    with folder.lock():  # before anything is read: whoever holds it may still be writing
-        # Killed before its first checkpoint: the run starts over, which is where it was.
+    with folder.lock():  # before anything is read: another process may still be writing
+        # Killed before its first checkpoint, the run starts over, which is where it was.
         agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
         for note in agent.notes:
             print(note, file=sys.stderr)
-        if episodes is not None and agent.online:
-            raise SombrlError(
-                f"{agent.algorithm} counts decisions, and its buffer has room for those it was started with: leave out "
-                "--episodes, or train anew with more --decisions."
-            )
-        until = agent.planned_iterations if episodes is None else episodes
-        if episodes is not None and episodes < agent.iteration:
-            raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
-        if until <= agent.iteration:
-            if agent.online:
-                raise SombrlError(f"{path} is complete ({agent.trained}): nothing is left to do.")
-            raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
-        drive([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb, locked=True)
+        until = _until(agent, path, episodes)
+        run_training([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb, locked=True)
         return agent
+
+
+def _until(agent: Agent, path: Path, episodes: int | None) -> int:
+    """The last iteration of a run that goes on."""
+    by_decisions = agent.trainer.counts == "decisions"
+    if episodes is not None and by_decisions:
+        raise SombrlError(
+            f"{agent.algorithm} counts decisions, and its buffer has room for those it was started with: leave out "
+            "--episodes, or train anew with more --decisions."
+        )
+    until = agent.planned_iterations if episodes is None else episodes
+    if episodes is not None and episodes < agent.iteration:
+        raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
+    if until <= agent.iteration:
+        if by_decisions:
+            raise SombrlError(f"{path} is complete ({agent.trainer.trained}): nothing is left to do.")
+        raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
+    return until
 
 
 @dataclasses.dataclass
@@ -99,19 +106,41 @@ class Run:
     folder: RunFolder
     resumed: bool
     hook: Hook = lambda agent, report: None
+    films: bool = True
+    """Whether to write films with checkpoints, where the agent has any."""
     saved: int | None = None
     """The iteration of the newest checkpoint."""
     recorded: int | None = None
     """The iteration up to which there are metrics."""
-    pending: Any = None
+    pending: Report | None = None
     """The report whose metrics are still to be written."""
     warned: bool = False
-    """About rewards that nobody can learn from."""
-    films: bool = True
-    """Whether to write them with checkpoints, where the agent has any."""
+    """Whether it was said that critics cannot learn from these rewards."""
+
+    def append(self, rows: list[dict[str, Any]]) -> None:
+        """Write the metrics of an iteration, or fail to, once."""
+        self.pending = None
+        self.folder.append(rows)
+        self.recorded = self.agent.iteration
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        self.agent.save_checkpoint(self.folder)
+        self.saved = self.agent.iteration
+
+    def finish(self) -> None:
+        """Write what a stop has left unwritten; a checkpoint never without its metrics."""
+        if self.pending is not None:
+            self.append(self.agent.rows(self.pending))
+        if self.saved != self.agent.iteration == self.recorded and self.agent.iteration > 0:
+            self.save()
 
 
-def drive(
+STOPS = (KeyboardInterrupt, RunFault, SombrlError, jax.errors.JaxRuntimeError)
+"""What ends a run early with everything up to its last iteration saved."""
+
+
+def run_training(
     runs: Sequence[Run],
     until: int,
     checkpoint_every: int | None,
@@ -120,25 +149,22 @@ def drive(
     *,
     locked: bool = False,
 ) -> None:
-    """Train up to iteration `until`; several agents side by side (together.py). `locked`: the caller holds the locks.
+    """Train up to iteration `until`; several agents in lockstep. `locked`: the caller holds the locks.
 
-    Saved every `checkpoint_every` iterations, or as often as the agents have it. Metrics first, then the checkpoint: on
-    resume the metrics are cut back to the checkpoint, never short of it. A signal stops it where it can go on to the
-    bit, a second one at once (signals.py).
+    Saved every `checkpoint_every` iterations, or as often as the algorithm has it. Metrics first, then the checkpoint:
+    on resume the metrics are cut back to the checkpoint, never short of it. A signal stops training where it can go on
+    exactly, a second one at once (signals.py).
     """
-    agents, sinks = [run.agent for run in runs], list[list[Sink]]()
-    every = agents[0].checkpoint_every if checkpoint_every is None else checkpoint_every
+    trainers = Lockstep([run.agent.trainer for run in runs])
+    every = trainers.trainers[0].checkpoint_every if checkpoint_every is None else checkpoint_every
     _check_every(every)
+    agents = [run.agent for run in runs]
     label = agents[0].label if len(runs) == 1 else f"{agents[0].label} and {len(runs) - 1} beside it"
     with contextlib.ExitStack() as stack:
         for run in [] if locked else runs:
             stack.enter_context(run.folder.lock())
-        signals = stack.enter_context(Signals(all(agent.rewinds for agent in agents)))
-        for run in runs:
-            run.saved = run.agent.iteration if run.resumed else None
-            run.recorded = run.agent.iteration
-            run.folder.truncate(run.agent.iteration)
-            sinks.append(_sinks(run, tensorboard, wandb))
+        signals = stack.enter_context(Signals(trainers.exact_rewind))
+        sinks = [stack.enter_context(_open_sinks(run, tensorboard, wandb)) for run in runs]
         try:
             with Progress(until, label, sum(len(agent.seeds) for agent in agents)) as shown:
 
@@ -146,42 +172,40 @@ def drive(
                     shown.decision(t, length)
                     signals.decision(t, length)
 
-                for reports in _reports(agents, until, on_decision):
+                while agents[0].iteration < until:
+                    reports = trainers.iterate(on_decision)
                     for run, report in zip(runs, reports, strict=True):
                         run.pending = report
+                    due = agents[0].iteration % every == 0 or agents[0].iteration == until
                     for run, report, own in zip(runs, reports, sinks, strict=True):
-                        _record(run, report, own, signals, due=_due(run.agent.iteration, every, until))
-                    shown.iteration(_summary(agents, reports))
+                        _record(run, report, own, signals, due=due)
+                    shown.iteration(summary(reports))
                     signals.report()
-        except (KeyboardInterrupt, RunFault, SombrlError, jax.errors.JaxRuntimeError) as stop:
+        except STOPS as stop:
             signals.mute()
             if isinstance(stop, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(stop):
                 raise
+            trainers.rewind()
             for run in runs:
-                if run.pending is not None:  # stopped before its metrics were written
-                    _append(run, run.agent.rows(run.pending))
-                if run.saved != run.agent.iteration == run.recorded and run.agent.iteration > 0:
-                    run.agent.save_checkpoint(run.folder)
-                    run.saved = run.agent.iteration
-            where = f"{runs[0].saved or 0} of {until} iterations are saved"
-            if runs[0].saved != until:
-                where += f"; continue with: sombrl resume {' '.join(str(run.folder.path) for run in runs)}"
-            if isinstance(stop, SombrlError) and agents[0].iteration == 0:
-                raise
-            if isinstance(stop, RunFault | SombrlError):
-                kind = RunFault if isinstance(stop, RunFault) else SombrlError
-                raise kind(f"{str(stop).rstrip('.')}; {where}") from stop
-            if not isinstance(stop, KeyboardInterrupt):
-                raise RunFault(
-                    "the device is out of memory: use fewer --seeds, or a smaller --capacity (replay is kept there); "
-                    f"{where}"
-                ) from stop
-            raise Interrupted(where) from None
-        finally:
-            for own in sinks:
-                for sink in own:
-                    sink.close()
-                _tell(own)
+                run.finish()
+            raise _explained(stop, runs, until) from (None if isinstance(stop, KeyboardInterrupt) else stop)
+
+
+def _explained(stop: BaseException, runs: Sequence[Run], until: int) -> BaseException:
+    """What ended a run, with what is saved of it and how to go on."""
+    if isinstance(stop, SombrlError) and runs[0].agent.iteration == 0:
+        return stop
+    where = f"{runs[0].saved or 0} of {until} iterations are saved"
+    if runs[0].saved != until:
+        where += f"; continue with: sombrl resume {' '.join(str(run.folder.path) for run in runs)}"
+    if isinstance(stop, RunFault | SombrlError):
+        kind = RunFault if isinstance(stop, RunFault) else SombrlError
+        return kind(f"{str(stop).rstrip('.')}; {where}")
+    if isinstance(stop, KeyboardInterrupt):
+        return Interrupted(where)
+    return RunFault(
+        f"the device is out of memory: use fewer --seeds, or a smaller --capacity (replay is kept there); {where}"
+    )
 
 
 def _check_every(checkpoint_every: int | None) -> None:
@@ -189,48 +213,38 @@ def _check_every(checkpoint_every: int | None) -> None:
         raise SombrlError(f"--checkpoint-every must be at least 1, not {checkpoint_every}.")
 
 
-def _reports(agents: Sequence[Agent], until: int, on_decision: Callable[[int, int], None]) -> Iterator[list[Report]]:
-    if len(agents) > 1:
-        yield from iterate(agents, until, on_decision)
-    else:
-        for report in agents[0].iterations(until, on_decision=on_decision):
-            yield [report]
-
-
-def _record(run: Run, report: Any, sinks: Sequence[Sink], signals: Signals, *, due: bool) -> None:
-    """Write what an iteration has brought; its report is of the agent's own kind."""
-    agent, rows = run.agent, run.agent.rows(report)
-    if not run.warned and (warning := agent.reward_warning(report)):
+def _record(run: Run, report: Report, sinks: Sequence[Sink], signals: Signals, *, due: bool) -> None:
+    """Write what an iteration has brought: metrics, an evaluation and a checkpoint where they are due."""
+    agent, new = run.agent, run.agent.rows(report)
+    if not run.warned and (warning := reward_warning(report, agent.envs.spec)):
         print(f"sombrl: {warning}", file=sys.stderr)
         run.warned = True
     try:
-        if agent.evaluation_due():
+        if _evaluation_due(agent):
             returns = agent.evaluate(agent.run_config.eval_episodes).mean(axis=0).tolist()
-            rows = [row | {"eval/ep_rew_mean": value} for row, value in zip(rows, returns, strict=True)]
+            new = [row | {"eval/ep_rew_mean": value} for row, value in zip(new, returns, strict=True)]
     finally:  # stopped at once, an evaluation costs its own number alone
         with signals.held():
-            _append(run, rows)
+            run.append(new)
             if due:
-                agent.save_checkpoint(run.folder)
-                run.saved = agent.iteration
-    if due:
+                run.save()
+    if due and run.films:
         _film(run)
     for sink in sinks:
-        sink.write(rows)
+        sink.write(new)
     _tell(sinks)
     run.hook(agent, report)
 
 
-def _append(run: Run, rows: list[dict[str, Any]]) -> None:
-    """Write the metrics of an iteration, or fail to, once."""
-    run.pending = None
-    run.folder.append(rows)
-    run.recorded = run.agent.iteration
+def _evaluation_due(agent: Agent) -> bool:
+    """Whether the last iteration has crossed a multiple of `eval_every` decisions."""
+    every = agent.run_config.eval_every
+    return every > 0 and agent.iteration * agent.window % every < agent.window
 
 
 def _film(run: Run) -> None:
     """What there is to see goes into the run's folder, from where `sombrl report` shows it."""
-    films = run.agent.films() if run.films else {}
+    films = run.agent.trainer.films()
     if not films or not can_write(".gif"):
         return
     for name, frames in films.items():
@@ -239,18 +253,12 @@ def _film(run: Run) -> None:
             write_video(path, frames, fps=film_rate(run.agent.envs.spec.action_repeat))
 
 
-def _due(iteration: int, checkpoint_every: int, until: int) -> bool:
-    return iteration % checkpoint_every == 0 or iteration == until
-
-
-def _summary(agents: Sequence[Agent], reports: Sequence[Any]) -> dict[str, Any]:
-    """The progress line: of all agents, the returns; of the first, the rest."""
-    summaries = [agent.summary(report) for agent, report in zip(agents, reports, strict=True)]
-    rate = sum(summary["decisions_per_s"] for summary in summaries)
-    return summaries[0] | {"return": [r for s in summaries for r in s["return"]], "decisions_per_s": rate}
-
-
-def _sinks(run: Run, tensorboard: bool, wandb: bool) -> list[Sink]:
+@contextlib.contextmanager
+def _open_sinks(run: Run, tensorboard: bool, wandb: bool) -> Iterator[list[Sink]]:
+    """Where metrics go beside the run's folder, from the iteration on at which the agent is."""
+    run.saved = run.agent.iteration if run.resumed else None
+    run.recorded = run.agent.iteration
+    run.folder.truncate(run.agent.iteration)
     sinks: list[Sink] = []
     if tensorboard:
         frames = max((row["env_frames"] for row in run.folder.rows()), default=0)
@@ -258,7 +266,12 @@ def _sinks(run: Run, tensorboard: bool, wandb: bool) -> list[Sink]:
     if wandb:
         sinks.append(WandbSink(run.folder.path, run.agent.seeds, run.agent.to_json(), run.folder.rows()))
     _tell(sinks)
-    return sinks
+    try:
+        yield sinks
+    finally:
+        for sink in sinks:
+            sink.close()
+        _tell(sinks)
 
 
 def _tell(sinks: Sequence[Sink]) -> None:
@@ -270,20 +283,3 @@ def _tell(sinks: Sequence[Sink]) -> None:
 
 class Interrupted(Exception):
     """Stopped from outside; everything up to the last finished iteration is saved."""
-
-
-class terminate_as_interrupt:
-    """SIGTERM (a scheduler's preemption) ends a run as Ctrl-C does."""
-
-    def __enter__(self):
-        self._main = threading.current_thread() is threading.main_thread()
-        if self._main:
-            self._old = signal.signal(signal.SIGTERM, _raise_interrupt)
-
-    def __exit__(self, *exc: object) -> None:
-        if self._main:
-            signal.signal(signal.SIGTERM, self._old)
-
-
-def _raise_interrupt(signum: int, frame: Any) -> None:
-    raise KeyboardInterrupt

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sombrl.agent.make import new_agent
+from sombrl.agent.agent import Agent
 from sombrl.algorithms import ALGORITHMS
 from sombrl.config.json import from_json, to_json
 from sombrl.config.run import RunConfig
@@ -151,7 +151,7 @@ def rehearse(cells: Sequence[TrainCell]) -> None:
         first.setdefault((cell.algorithm, cell.run.env, cell.run.env_kwargs), cell)
     for cell in first.values():
         run = dataclasses.replace(cell.run, seeds=1, env_workers=0)
-        new_agent(cell.algorithm, cell.config, run).planned_iterations  # noqa: B018  (refuses a wrong kind of length)
+        Agent(cell.algorithm, cell.config, run).planned_iterations  # noqa: B018  (refuses a wrong kind of length)
 
 
 def cell_to_json(cell: TrainCell) -> dict[str, Any]:

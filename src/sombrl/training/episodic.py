@@ -1,14 +1,15 @@
-"""SOMBRL's loop: fit the model, imagine, improve, act; for n = 0, 1, 2, … No algorithm is named in here."""
+"""SOMBRL's loop, the paper's Algorithm 1: fit the model, imagine, improve, act; for n = 0, 1, 2, …
+
+No algorithm is named in here. `improve` is everything that is learned in an iteration, `collect` everything that is
+done in the environment, `iterate` one iteration of both.
+"""
 
 import dataclasses
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 
 from sombrl.controllers.base import AbstractController
@@ -16,26 +17,14 @@ from sombrl.dynamics.base import AbstractLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.guards import refuse_end
 from sombrl.exploration.base import Exploration, ImaginedMDP
-from sombrl.exploration.bonus import EpistemicNorm, InformationGain
-from sombrl.records import AbstractTask, RunFault, Transition
+from sombrl.records import Transition
 from sombrl.replay import Replay
-from sombrl.seeds import over_seeds, role_keys
+from sombrl.seeds import role_keys
 from sombrl.settings import Setting
-from sombrl.training.diagnostics import diagnose
-
-ROLES = ("init", "fit", "imagine", "improve", "act", "start", "renew_learner", "renew_controller")
-
-
-class LoopState(eqx.Module):
-    """All that a run must remember between iterations; every leaf has a leading seed axis. This is the checkpoint."""
-
-    learner: Any
-    controller: Any
-    replay: Replay
-    obs: np.ndarray  # where the environments are, [seeds, obs]
-    total_reward: np.ndarray  # [seeds], float64
-    episode: np.ndarray  # [seeds], the number of the episode each seed is in (online.py)
-    episode_return: np.ndarray  # [seeds], what it has earned in it so far
+from sombrl.training.base import Committed, OnDecision, Proposal, Report, ignore
+from sombrl.training.clock import Clock
+from sombrl.training.compiled import ROLES, Compiled, LoopState, initial_state, refuse_nan, renewal_due
+from sombrl.training.parts import Parts, PartsTrainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,109 +37,24 @@ class Chunk:
     last_obs: np.ndarray  # [seeds, obs]
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """One iteration, as the caller sees it."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChunkReport(Report):
+    """One iteration of parts, with what it was made of."""
 
-    iteration: int
     state: LoopState
-    mdp: ImaginedMDP  # what was planned with in this iteration
+    mdp: ImaginedMDP
+    """What was planned with in this iteration."""
     chunk: Chunk
-    metrics: dict[str, np.ndarray]  # [seeds] each
-    seconds: dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Compiled:
-    """The parts, compiled for the seed axis. Building one is cheap; compilation happens on first use."""
+class Improved:
+    """What one iteration has learned from all data so far, ready to act with."""
 
-    init: Callable
-    fit: Callable
-    imagine: Callable
-    start: Callable
-    begin_episode: Callable
-    improve: Callable
-    renew_learner: Callable
-    renew_controller: Callable
-    act: Callable
-    gather: Callable
-    add: Callable
-    diagnose: Callable
-
-    @staticmethod
-    def of(
-        envs: AbstractEnvs,
-        learner: AbstractLearner,
-        exploration: Exploration,
-        controller: AbstractController,
-        setting: Setting,
-        task: AbstractTask | None = None,
-    ) -> "Compiled":
-        """Compile the parts for one environment and setting; `task` instead of the environment's own."""
-        imagined = imagination(envs, learner, setting, task)
-
-        def imagine(learner_state, iteration, key):
-            return imagined(learner_state, exploration, iteration, key)
-
-        def act(state, mdp, obs, key, decision, active):
-            observe_key, act_key = jr.split(jr.fold_in(key, decision))
-            belief = mdp.dynamics.observe(None, None, obs, key=observe_key)
-            action, new_state = controller.act(state, mdp, belief, key=act_key)
-            if new_state is state:  # a policy's: not to be copied at every decision
-                return mdp.env_action(action), None
-            # A seed that waits for others must not go on planning.
-            state = jax.tree.map(lambda new, old: jnp.where(active, new, old), new_state, state)
-            return mdp.env_action(action), state
-
-        compiled_act = over_seeds(act)
-
-        def act_and_keep(state, *rest):
-            action, new_state = compiled_act(state, *rest)
-            return action, state if new_state is None else new_state
-
-        measure = EpistemicNorm() if setting.rule == "uncertainty" else InformationGain()
-
-        def gather(learner_state, obs, action):
-            return measure(learner.dynamics(learner_state).predict(obs, action))
-
-        double = learner.double_precision
-        return Compiled(
-            init=over_seeds(lambda key: learner.init(key=key), double_precision=double),
-            fit=over_seeds(lambda state, replay, key: learner.fit(state, replay, key=key), double_precision=double),
-            imagine=over_seeds(imagine),
-            start=over_seeds(lambda mdp, key: controller.init(mdp, key=key)),
-            begin_episode=over_seeds(controller.begin_episode),
-            improve=over_seeds(lambda state, mdp, replay, key: controller.improve(state, mdp, replay, key=key)),
-            renew_learner=over_seeds(lambda state, key: learner.renew(state, key=key), double_precision=double),
-            renew_controller=over_seeds(lambda state, mdp, key: controller.renew(state, mdp, key=key)),
-            act=act_and_keep,
-            gather=over_seeds(gather),
-            add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
-            diagnose=over_seeds(lambda state, mdp, rows, valid: diagnose(learner.dynamics(state), mdp, rows, valid)),
-        )
-
-
-def imagination(
-    envs: AbstractEnvs, learner: AbstractLearner, setting: Setting, given_task: AbstractTask | None = None
-) -> Callable[[Any, Exploration, jax.Array, jax.Array], ImaginedMDP]:
-    """What turns a learner's state and a strategy into an MDP, in iteration n; `given_task` instead of its own."""
-    spec, known_task = envs.spec, envs.task
-
-    def imagine(learner_state: Any, exploration: Exploration, iteration: jax.Array, key: jax.Array) -> ImaginedMDP:
-        task = given_task or learner.task(learner_state) or known_task
-        assert task is not None, "a learner without a task needs an environment with one"
-        return exploration.imagine(
-            learner.dynamics(learner_state),
-            task,
-            state_dim=spec.obs_dim,
-            action_dim=spec.action_dim,
-            iteration=iteration,
-            discount=setting.discount,
-            task_weight=1.0 if given_task else setting.task_weight,
-            key=key,
-        )
-
-    return imagine
+    learner: Any
+    controller: Any
+    mdp: ImaginedMDP
+    metrics: dict[str, Any]
 
 
 def run(
@@ -165,60 +69,94 @@ def run(
     capacity: int,
     resume: tuple[int, LoopState] | None = None,
     compiled: Compiled | None = None,
-    on_decision: Callable[[int, int], None] = lambda decision, length: None,
-) -> Iterator[Report]:
+    on_decision: OnDecision = ignore,
+) -> Iterator[ChunkReport]:
     """Yield a report per iteration, so that the caller can log, save or stop as it likes.
 
     `resume` = (iterations done, state) of an earlier report continues exactly there; `compiled` = the parts as an
     earlier call compiled them.
     """
+    parts = Parts(learner, exploration, controller, capacity)
     compiled = compiled or Compiled.of(envs, learner, exploration, controller, setting)
     first, state = resume or (0, initial_state(envs, compiled, seeds, capacity))
-
     for n in range(first, num_iterations):
-        key = role_keys(seeds, n, ROLES)
-        iteration = jnp.full(len(seeds), n, jnp.int32)
-        clock = _Clock()
+        report = iterate(envs, compiled, parts, setting, seeds, n, state, on_decision)
+        state = report.state
+        yield report
 
-        learner_state, fit_metrics = clock("fit", compiled.fit, state.learner, state.replay, key["fit"])
-        if renewal_due(learner.renew_every, n + 1):
-            learner_state = compiled.renew_learner(learner_state, key["renew_learner"])
-        mdp = clock("imagine", compiled.imagine, learner_state, iteration, key["imagine"])
-        controller_state, improve_metrics = clock(
-            "improve", compiled.improve, state.controller, mdp, state.replay, key["improve"]
-        )
-        if renewal_due(controller.renew_every, n + 1):
-            controller_state = compiled.renew_controller(controller_state, mdp, key["renew_controller"])
-        chunk, controller_state = clock(
-            *("collect", collect, envs, compiled, learner_state, mdp, controller_state, setting, key["act"]),
+
+def iterate(
+    envs: AbstractEnvs,
+    compiled: Compiled,
+    parts: Parts,
+    setting: Setting,
+    seeds: Sequence[int],
+    n: int,
+    state: LoopState,
+    on_decision: OnDecision = ignore,
+) -> ChunkReport:
+    """Iteration n: learn from all data, then act for one chunk and add what was seen."""
+    clock = Clock()
+    new = improve(compiled, parts, state.learner, state.controller, state.replay, n=n, seeds=seeds, clock=clock)
+    with clock("collect"):
+        chunk, controller_state = collect(
+            *(envs, compiled, new.learner, new.mdp, new.controller, setting, role_keys(seeds, n, ROLES)["act"]),
             iteration=n,
             obs=None if setting.resets or n == 0 else state.obs,
             on_decision=on_decision,
         )
-        replay = compiled.add(state.replay, chunk.transitions, chunk.valid)
-        visited = compiled.diagnose(learner_state, mdp, chunk.transitions, chunk.valid)
+    replay = compiled.add(state.replay, chunk.transitions, chunk.valid)
+    visited = compiled.diagnose(new.learner, new.mdp, chunk.transitions, chunk.valid)
 
-        total_reward = state.total_reward + chunk.returns
-        episode = np.full(len(seeds), n + 1)
-        state = LoopState(
-            *(learner_state, controller_state, replay, chunk.last_obs, total_reward, episode, np.zeros(len(seeds)))
-        )
-        metrics = {name: np.asarray(value) for name, value in (fit_metrics | improve_metrics | visited).items()}
-        refuse_nan(metrics, seeds, n)
-        yield Report(n, state, mdp, chunk, metrics, clock.seconds)
+    total_reward = state.total_reward + chunk.returns
+    episode = np.full(len(seeds), n + 1)
+    after = LoopState(
+        *(new.learner, controller_state, replay, chunk.last_obs, total_reward, episode, np.zeros(len(seeds)))
+    )
+    metrics = {name: np.asarray(value) for name, value in (new.metrics | visited).items()}
+    refuse_nan(metrics, seeds, n)
+    lengths = chunk.valid.sum(axis=1)
+    return ChunkReport(
+        iteration=n,
+        returns=chunk.returns,
+        decisions=np.asarray(replay.added),
+        taken=lengths,
+        columns={"rollout/ep_len_mean": lengths} | setting_columns(envs, setting, after, chunk),
+        metrics=metrics,
+        seconds=clock.seconds(),
+        state=after,
+        mdp=new.mdp,
+        chunk=chunk,
+    )
 
 
-def initial_state(envs: AbstractEnvs, compiled: Compiled, seeds: Sequence[int], capacity: int) -> LoopState:
-    """The prior, an untrained controller and no data."""
-    key = role_keys(seeds, 0, ROLES)
-    learner_state = compiled.init(key["init"])
-    mdp = compiled.imagine(learner_state, jnp.zeros(len(seeds), jnp.int32), key["imagine"])
-    replay = Replay.empty(capacity, envs.spec.obs_dim, envs.spec.action_dim)
-    replay = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(seeds), *leaf.shape)), replay)
-    obs, total_reward = np.zeros((len(seeds), envs.spec.obs_dim), np.float32), np.zeros(len(seeds))
-    episode, episode_return = np.zeros(len(seeds), np.int64), np.zeros(len(seeds))
-    controller_state = compiled.start(mdp, key["start"])
-    return LoopState(learner_state, controller_state, replay, obs, total_reward, episode, episode_return)
+def improve(
+    compiled: Compiled,
+    parts: Parts,
+    learner_state: Any,
+    controller_state: Any,
+    replay: Replay,
+    *,
+    n: int,
+    seeds: Sequence[int],
+    clock: Clock | None = None,
+) -> Improved:
+    """Iteration n without acting: fit the model to all data, imagine with it, let the controller learn from that."""
+    clock = Clock() if clock is None else clock
+    key = role_keys(seeds, n, ROLES)
+    with clock("fit"):
+        learner_state, fit_metrics = jax.block_until_ready(compiled.fit(learner_state, replay, key["fit"]))
+    if renewal_due(parts.learner.renew_every, n + 1):
+        learner_state = compiled.renew_learner(learner_state, key["renew_learner"])
+    with clock("imagine"):
+        iteration = jnp.full(len(seeds), n, jnp.int32)
+        mdp = jax.block_until_ready(compiled.imagine(learner_state, iteration, key["imagine"]))
+    with clock("improve"):
+        improved = compiled.improve(controller_state, mdp, replay, key["improve"])
+        controller_state, improve_metrics = jax.block_until_ready(improved)
+    if renewal_due(parts.controller.renew_every, n + 1):
+        controller_state = compiled.renew_controller(controller_state, mdp, key["renew_controller"])
+    return Improved(learner_state, controller_state, mdp, fit_metrics | improve_metrics)
 
 
 def collect(
@@ -232,7 +170,7 @@ def collect(
     *,
     iteration: int,
     obs: np.ndarray | None = None,
-    on_decision: Callable[[int, int], None] = lambda decision, length: None,
+    on_decision: OnDecision = ignore,
 ) -> tuple[Chunk, Any]:
     """Act in the real environments for one chunk: one compiled dispatch per decision, for all seeds.
 
@@ -276,27 +214,41 @@ def collect(
     return Chunk(rows, valid, reward.sum(axis=1), last_obs.copy()), controller_state
 
 
-def renewal_due(every: int | None, calls: int) -> bool:
-    """Whether it is time to forget something, after so many fits or improvements."""
-    return every is not None and calls > 0 and calls % every == 0
+def setting_columns(envs: AbstractEnvs, setting: Setting, state: LoopState, chunk: Chunk) -> dict[str, np.ndarray]:
+    """The average reward since the start, and what is reported in some settings only."""
+    decisions = np.asarray(state.replay.added)
+    columns = {"rollout/average_reward": state.total_reward / np.maximum(decisions, 1)}
+    optimal = envs.spec.optimal_average
+    if setting.discount < 1:
+        rewards = [
+            np.asarray(reward, np.float64) * valid
+            for reward, valid in zip(np.asarray(chunk.transitions.reward), chunk.valid, strict=True)
+        ]
+        discounted = [row @ setting.discount ** np.arange(len(row)) for row in rewards]
+        columns["rollout/discounted_return"] = np.array(discounted)
+    elif not setting.resets and optimal is not None:
+        columns["rollout/regret"] = decisions * optimal - state.total_reward
+    return columns
 
 
-class _Clock:
-    """Wall-clock seconds per stage, results waited for."""
+class EpisodicTrainer(PartsTrainer):
+    """Learns between episodes, or between chunks of one trajectory: the planners."""
 
-    def __init__(self):
-        self.seconds: dict[str, float] = {}
+    counts: ClassVar[Literal["episodes", "decisions"]] = "episodes"
 
-    def __call__(self, stage: str, function: Callable, *args, **options):
-        start = time.perf_counter()
-        result = jax.block_until_ready(function(*args, **options))
-        self.seconds[stage] = time.perf_counter() - start
-        return result
+    @property
+    def window(self) -> int:
+        """Decisions of an episode or a chunk, at most."""
+        return self.setting.longest
 
+    def propose(self, on_decision: OnDecision) -> Proposal[LoopState]:
+        """One iteration of Algorithm 1."""
+        n, compiled = self.iteration, self.compiled("explore")
+        report = iterate(self.envs, compiled, self.parts, self.setting, self.seeds, n, self.state, on_decision)
+        simulators = None if self.setting.resets else self.envs.get_state()  # in the middle of the trajectory
+        return Proposal(report, Committed(n + 1, report.state, simulators))
 
-def refuse_nan(metrics: dict[str, np.ndarray], seeds: Sequence[int], iteration: int) -> None:
-    """Stop a run whose numbers are not numbers any more."""
-    for name, values in metrics.items():
-        if not np.all(np.isfinite(values)):
-            broken = [seed for seed, value in zip(seeds, values, strict=True) if not np.isfinite(value)]
-            raise RunFault(f"{name} is not finite for seed {broken[0]} in iteration {iteration}.")
+    @property
+    def trained(self) -> str:
+        """In episodes."""
+        return f"{self.iteration} episode{'s' * (self.iteration != 1)}"

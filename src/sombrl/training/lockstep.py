@@ -1,12 +1,12 @@
-"""Agents that differ in how they explore, trained side by side in one program: three strategies for the price of one.
+"""Trainers that differ in how they explore, trained side by side in one program: three strategies for the price of one.
 
-Each stays an agent of its own, with its environments, checkpoints and evaluations; only the dispatches are shared.
+Each stays a trainer of its own, with its environments, checkpoints and evaluations; only the dispatches are shared.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -14,67 +14,86 @@ import jax.numpy as jnp
 import numpy as np
 
 from sombrl.envs.joined import JoinedEnvs
+from sombrl.errors import SombrlError
 from sombrl.exploration.shared import share
-from sombrl.records import SombrlError
-from sombrl.training.episodic import Chunk, LoopState, Report
-from sombrl.training.online import run_online, spread
-
-if TYPE_CHECKING:
-    from sombrl.agent.agent import Agent
-
-
-def learn_together(agents: "Sequence[Agent]", total_decisions: int) -> None:
-    """Train all of them for `total_decisions` more decisions per seed."""
-    until = agents[0].iteration + math.ceil(total_decisions / agents[0].window)
-    for _ in iterate(agents, until):
-        pass
+from sombrl.seeds import cut
+from sombrl.training.base import OnDecision, Proposal, Report, Trainer, ignore
+from sombrl.training.compiled import LoopState
+from sombrl.training.episodic import Chunk, ChunkReport
+from sombrl.training.online import OnlineTrainer, reward_size, spread, window
 
 
-def iterate(
-    agents: "Sequence[Agent]",
-    until: int,
-    on_decision: Callable[[int, int], None] = lambda decision, length: None,
-) -> "Iterator[list[Report]]":
-    """Train agents that learn at every decision up to iteration `until`, with a report each at a time."""
-    first = agents[0]
-    for agent in agents:
-        if not hasattr(agent, "parts"):
-            raise SombrlError(f"{agent.algorithm} has a loop of its own: call `learn` of each agent by itself.")
-    for other in agents[1:]:
-        _require_alike(first, other)
-    for agent in agents:
-        agent.place_envs()
-    envs = first.envs if len(agents) == 1 else JoinedEnvs([agent.envs for agent in agents])
-    bounds = np.cumsum([0, *(len(agent.seeds) for agent in agents)]).tolist()
-    reports = run_online(
-        envs,
-        first.programs,
-        first.parts.learner,
-        spread(share([agent.parts.exploration for agent in agents]), len(first.seeds)),
-        first.parts.controller,
-        first.setting,
-        seeds=[seed for agent in agents for seed in agent.seeds],
-        first=first.iteration,
-        state=_joined([agent.state for agent in agents]),
-        num_iterations=until,
-        report_every=first.window,
-        on_decision=on_decision,
-    )
-    for report in reports:
-        parts = [_part(report, start, end) for start, end in itertools.pairwise(bounds)]
-        for agent, part in zip(agents, parts, strict=True):
-            agent.advance(part)
-        yield parts
-        for agent in agents if first.iteration < until else []:
-            agent.take_back()
+@runtime_checkable
+class HasTrainer(Protocol):
+    """An agent."""
+
+    trainer: Trainer[Any]
 
 
-def _require_alike(one: "Agent", other: "Agent") -> None:
+def learn_together(agents: Sequence[HasTrainer], total_decisions: int) -> None:
+    """Train agents that learn at every decision side by side, for `total_decisions` more decisions per seed."""
+    trainers = [agent.trainer for agent in agents]
+    until = trainers[0].iteration + math.ceil(total_decisions / trainers[0].window)
+    lockstep = Lockstep(trainers)
+    _online(trainers)
+    while trainers[0].iteration < until:
+        lockstep.iterate()
+
+
+class Lockstep:
+    """One trainer, or several in one program; they are at the same iteration after each call."""
+
+    def __init__(self, trainers: Sequence[Trainer[Any]]):
+        self.trainers = list(trainers)
+        for other in _online(trainers)[1:] if len(trainers) > 1 else []:
+            _require_alike(_online(trainers)[0], other)
+
+    @property
+    def exact_rewind(self) -> bool:
+        """Whether an iteration that was abandoned leaves no trace at all."""
+        return all(trainer.exact_rewind for trainer in self.trainers)
+
+    def rewind(self) -> None:
+        """Forget an iteration that did not come to its end."""
+        for trainer in self.trainers:
+            trainer.rewind()
+
+    def iterate(self, on_decision: OnDecision = ignore) -> list[Report]:
+        """Train for one iteration; a report per trainer."""
+        if len(self.trainers) == 1:
+            return [self.trainers[0].iterate(on_decision)]
+        trainers = _online(self.trainers)
+        first, parts = trainers[0], share([trainer.parts.exploration for trainer in trainers])
+        for trainer in trainers:
+            trainer.place()
+        joined = window(
+            JoinedEnvs([trainer.envs for trainer in trainers]),
+            *(first.programs, first.parts, spread(parts, len(first.seeds)), first.setting),
+            [seed for trainer in trainers for seed in trainer.seeds],
+            *(first.iteration, _joined([trainer.state for trainer in trainers]), first.window, first.background),
+            on_decision,
+        )
+        ends = np.cumsum([0, *(len(trainer.seeds) for trainer in trainers)]).tolist()
+        reports = [_part(joined, slice(start, end)) for start, end in itertools.pairwise(ends)]
+        simulators = [trainer.envs.get_state() for trainer in trainers]
+        for trainer, report, where in zip(trainers, reports, simulators, strict=True):
+            trainer.commit(Proposal(report, trainer.after(report, where)))
+        return list(reports)
+
+
+def _online(trainers: Sequence[Trainer[Any]]) -> list[OnlineTrainer]:
+    for trainer in trainers:
+        if not isinstance(trainer, OnlineTrainer):
+            raise SombrlError(
+                "only mbpo, sac and maxinfo-sac can be trained in one program: call `learn` of each agent by itself."
+            )
+    return [trainer for trainer in trainers if isinstance(trainer, OnlineTrainer)]
+
+
+def _require_alike(one: OnlineTrainer, other: OnlineTrainer) -> None:
     """Everything that is compiled must be the same."""
-    if not (one.online and other.online):
-        raise SombrlError("only algorithms that learn at every decision can be trained in one program.")
     for name, ours, theirs in (
-        ("algorithm", one.algorithm, other.algorithm),
+        ("configuration", type(one.config), type(other.config)),
         ("environment", one.envs.spec, other.envs.spec),
         ("setting", one.setting, other.setting),
         ("number of seeds", len(one.seeds), len(other.seeds)),
@@ -84,28 +103,34 @@ def _require_alike(one: "Agent", other: "Agent") -> None:
     ):
         if ours != theirs:
             raise SombrlError(f"agents trained in one program need the same {name}, not {ours} and {theirs}.")
-    for name, parts in (("model", "learner"), ("controller", "controller")):
-        if not eqx.tree_equal(getattr(one.parts, parts), getattr(other.parts, parts)):
+    for name, part in (("model", "learner"), ("controller", "controller")):
+        if not eqx.tree_equal(getattr(one.parts, part), getattr(other.parts, part)):
             raise SombrlError(f"agents trained in one program need the same settings of the {name}.")
 
 
 def _joined(states: Sequence[LoopState]) -> LoopState:
-    return states[0] if len(states) == 1 else jax.tree.map(_concatenate, *states)
+    joined: LoopState = jax.tree.map(_concatenate, *states)
+    return joined
 
 
 def _concatenate(*leaves: Any) -> Any:
     return (np if isinstance(leaves[0], np.ndarray) else jnp).concatenate(leaves)
 
 
-def _part(report: Report, start: int, end: int) -> Report:
-    """The rows of one agent."""
-    if start == 0 and end == len(report.chunk.returns):
-        return report
-
-    def cut(tree: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf[start:end] if eqx.is_array(leaf) else leaf, tree)
-
+def _part(report: ChunkReport, rows: slice) -> ChunkReport:
+    """The rows of one trainer."""
     chunk = report.chunk
-    chunk = Chunk(cut(chunk.transitions), chunk.valid[start:end], chunk.returns[start:end], chunk.last_obs[start:end])
-    metrics = {name: values[start:end] for name, values in report.metrics.items()}
-    return Report(report.iteration, cut(report.state), cut(report.mdp), chunk, metrics, report.seconds)
+    chunk = Chunk(cut(chunk.transitions, rows), chunk.valid[rows], chunk.returns[rows], chunk.last_obs[rows])
+    return ChunkReport(
+        iteration=report.iteration,
+        returns=report.returns[rows],
+        decisions=report.decisions[rows],
+        taken=report.taken[rows],
+        columns={name: values[rows] for name, values in report.columns.items()},
+        metrics={name: values[rows] for name, values in report.metrics.items()},
+        seconds=report.seconds,
+        reward_size=reward_size(chunk),
+        state=cut(report.state, rows),
+        mdp=cut(report.mdp, rows),
+        chunk=chunk,
+    )

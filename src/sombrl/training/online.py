@@ -9,9 +9,8 @@ uses the transitions up to t - 1, exactly, and the action of decision t those up
 import concurrent.futures
 import dataclasses
 import functools
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -29,9 +28,16 @@ from sombrl.records import Transition
 from sombrl.replay import Replay
 from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
 from sombrl.settings import Setting
+from sombrl.training.base import Committed, OnDecision, Proposal, ignore
+from sombrl.training.clock import Clock
+from sombrl.training.compiled import ROLES, LoopState, imagination, refuse_nan, renewal_due
 from sombrl.training.diagnostics import diagnose
-from sombrl.training.episodic import ROLES, Chunk, LoopState, Report, imagination, refuse_nan, renewal_due
+from sombrl.training.episodic import Chunk, ChunkReport, setting_columns
+from sombrl.training.parts import Parts, PartsTrainer
 
+Metrics = dict[str, Any]
+Background = Callable[[Callable[[], Any]], Callable[[], Any]]
+"""Starts a call and returns what waits for its result."""
 _key = keyed_by(ROLES)  # with decisions for iterations
 
 
@@ -53,7 +59,8 @@ class ReplayRow(Replay):
     def sample(self, number: int, *, key: Key[Array, ""]) -> Transition:
         """`number` transitions of this seed, uniformly with replacement: those that `Replay.sample` would draw."""
         rows = jr.randint(key, (number,), 0, jnp.maximum(self.count, 1))
-        return jax.tree.map(lambda leaf: leaf[self.row, rows], self.data)
+        sampled: Transition = jax.tree.map(lambda leaf: leaf[self.row, rows], self.data)
+        return sampled
 
 
 class Learned(eqx.Module):
@@ -84,8 +91,8 @@ class Programs:
         """Compilation happens on first use. `learn` and `store` give their arguments' memory up."""
         spec, imagine = envs.spec, imagination(envs, learner, setting)
 
-        def act(learned: Learned, explorations: Exploration, seeds: Array, packet: Array):
-            def one(row):
+        def act(learned: Learned, explorations: Exploration, seeds: Array, packet: Array) -> Array:
+            def one(row: Any) -> Any:
                 learner_state, controller_state, exploration, seed, obs = row
                 mdp = imagine(learner_state, exploration, learned.now, _key(seed, learned.now, "imagine"))
                 observe_key, act_key = jr.split(_key(seed, learned.now, "act"))
@@ -94,12 +101,13 @@ class Programs:
                 return mdp.env_action(action)
 
             obs = packet[:, -spec.obs_dim :]
-            return over_lot(one, (learned.learner, learned.controller, explorations, seeds, obs))
+            actions: Array = over_lot(one, (learned.learner, learned.controller, explorations, seeds, obs))
+            return actions
 
-        def learn(learned: Learned, explorations: Exploration, seeds: Array, packet: Array):
+        def learn(learned: Learned, explorations: Exploration, seeds: Array, packet: Array) -> tuple[Learned, Metrics]:
             replay = _store(learned.replay, packet)
 
-            def one(row):
+            def one(row: Any) -> Any:
                 learner_state, controller_state, exploration, seed, added, index = row
                 view = ReplayRow(replay.data, added, index)
                 learner_state, fit_metrics = learner.fit(learner_state, view, key=_key(seed, learned.now, "fit"))
@@ -114,14 +122,14 @@ class Programs:
             learner_state, controller_state, metrics = over_lot(one, rows)
             return Learned(learner_state, controller_state, replay, learned.now + 1), metrics
 
-        def renew_learner(learned: Learned, seeds: Array):
-            def one(row):
+        def renew_learner(learned: Learned, seeds: Array) -> Learned:
+            def one(row: Any) -> Any:
                 return learner.renew(row[0], key=_key(row[1], learned.now, "renew_learner"))
 
             return dataclasses.replace(learned, learner=over_lot(one, (learned.learner, seeds)))
 
-        def renew_controller(learned: Learned, explorations: Exploration, seeds: Array):
-            def one(row):
+        def renew_controller(learned: Learned, explorations: Exploration, seeds: Array) -> Learned:
+            def one(row: Any) -> Any:
                 learner_state, controller_state, exploration, seed = row
                 mdp = imagine(learner_state, exploration, learned.now, _key(seed, learned.now, "imagine"))
                 return controller.renew(controller_state, mdp, key=_key(seed, learned.now, "renew_controller"))
@@ -129,14 +137,14 @@ class Programs:
             rows = learned.learner, learned.controller, explorations, seeds
             return dataclasses.replace(learned, controller=over_lot(one, rows))
 
-        def imagine_all(learner_states: Any, now: Int[Array, ""], explorations: Exploration, seeds: Array):
-            def one(row):
+        def imagine_all(learner_states: Any, now: Int[Array, ""], explorations: Exploration, seeds: Array) -> Any:
+            def one(row: Any) -> Any:
                 learner_state, exploration, seed = row
                 return imagine(learner_state, exploration, now, _key(seed, now, "imagine"))
 
             return over_lot(one, (learner_states, explorations, seeds))
 
-        def diagnose_all(learner_state: Any, mdp: ImaginedMDP, chunk: Transition, valid: Array):
+        def diagnose_all(learner_state: Any, mdp: ImaginedMDP, chunk: Transition, valid: Array) -> Any:
             return over_lot(
                 lambda row: diagnose(learner.dynamics(row[0]), *row[1:]), (learner_state, mdp, chunk, valid)
             )
@@ -152,32 +160,28 @@ class Programs:
         )
 
 
-def run_online(
+def window(
     envs: AbstractEnvs,
     programs: Programs,
-    learner: AbstractLearner,
+    parts: Parts,
     explorations: Exploration,
-    controller: AbstractController,
     setting: Setting,
-    *,
     seeds: Sequence[int],
-    first: int,
+    n: int,
     state: LoopState,
-    num_iterations: int,
-    report_every: int,
-    on_decision: Callable[[int, int], None] = lambda decision, length: None,
-) -> Iterator[Report]:
-    """Yield a report per `report_every` decisions, from `state` after `first` of them on.
-
-    `explorations` has a leading seed axis (`spread`).
-    """
-    if first == 0:
+    length: int,
+    background: Background,
+    on_decision: OnDecision = ignore,
+) -> ChunkReport:
+    """Iteration n: `length` decisions, with learning at each. `explorations` has a leading seed axis (`spread`)."""
+    learner, controller = parts.learner, parts.controller
+    clock, everyone = Clock("collect"), np.ones(len(seeds), bool)
+    if n == 0:
         state = eqx.tree_at(lambda s: s.obs, state, envs.reset(0))
-    background, everyone = _background(), np.ones(len(seeds), bool)
     lots = lots_of(len(seeds))
     who = [(cut(explorations, lot), cut(jnp.asarray(list(seeds), jnp.uint32), lot)) for lot in lots]
 
-    def learn(decision: int, learned: list[Learned], packets: list[Array]) -> tuple[list[Learned], list[dict]]:
+    def learn(decision: int, learned: list[Learned], packets: list[Array]) -> tuple[list[Learned], list[Metrics]]:
         if decision == 0:  # before the first transition there is nothing to learn from
             return [dataclasses.replace(lot, now=lot.now + 1) for lot in learned], [{} for _ in learned]
         results = [programs.learn(lot, *own, packet) for lot, own, packet in zip(learned, who, packets, strict=True)]
@@ -188,65 +192,126 @@ def run_online(
             learned = [programs.renew_controller(lot, *own) for lot, own in zip(learned, who, strict=True)]
         return learned, [metrics for _, metrics in results]
 
-    for n in range(first, num_iterations):
-        start, stepping = time.perf_counter(), 0.0
-        window = Window(len(seeds), report_every, envs)
-        # Copied, because the caller still holds the last report, and `learn` gives its memory up.
-        parts = jax.tree.map(jnp.copy, (state.learner, state.controller, state.replay))
-        learned = []
-        for lot in lots:
-            learner_state, controller_state, replay = cut(parts, lot)
-            learned.append(Learned(learner_state, controller_state, replay, jnp.asarray(n * report_every, jnp.int32)))
-        del parts
-        obs, episode = state.obs, state.episode.copy()
-        episode_return, total = state.episode_return.copy(), state.total_reward.copy()
-        metrics: list[dict[str, Any]] = []
-        for t in range(report_every):
-            packet = window.packet(t, obs)
-            packets = [jnp.asarray(packet[lot]) for lot in lots]
-            chosen = [programs.act(lot, *own, given) for lot, own, given in zip(learned, who, packets, strict=True)]
-            learning = background(functools.partial(learn, n * report_every + t, learned, packets))
+    columns = Columns(len(seeds), length, envs)
+    # Copied, because the committed state stays valid, and `learn` gives its memory up.
+    before = jax.tree.map(jnp.copy, (state.learner, state.controller, state.replay))
+    learned = []
+    for lot in lots:
+        learner_state, controller_state, replay = cut(before, lot)
+        learned.append(Learned(learner_state, controller_state, replay, jnp.asarray(n * length, jnp.int32)))
+    del before
+    obs, episode = state.obs, state.episode.copy()
+    episode_return, total = state.episode_return.copy(), state.total_reward.copy()
+    metrics: list[Metrics] = []
+    for t in range(length):
+        packet = columns.packet(t, obs)
+        packets = [jnp.asarray(packet[lot]) for lot in lots]
+        chosen = [programs.act(lot, *own, given) for lot, own, given in zip(learned, who, packets, strict=True)]
+        learning = background(functools.partial(learn, n * length + t, learned, packets))
+        try:
             actions = np.concatenate([np.asarray(action) for action in chosen])  # waits for `act`, not for `learn`
-            before = time.perf_counter()
-            step = envs.step(actions, everyone)
-            over = step.terminated | step.truncated
-            if not setting.resets and step.terminated.any():
-                raise refuse_end(envs.spec.name)
-            window.store(t, obs, actions, step)
-            total += step.reward
-            episode_return += step.reward
-            window.finish(over, episode_return)
-            episode_return[over] = 0.0
-            episode += over
-            obs = envs.reset_rows(over, episode) if over.any() else step.obs
-            stepping += time.perf_counter() - before
-            on_decision(t, report_every)
+            with clock("collect"):
+                step = envs.step(actions, everyone)
+                over = step.terminated | step.truncated
+                if not setting.resets and step.terminated.any():
+                    raise refuse_end(envs.spec.name)
+                columns.store(t, obs, actions, step)
+                total += step.reward
+                episode_return += step.reward
+                columns.finish(over, episode_return)
+                episode_return[over] = 0.0
+                episode += over
+                obs = envs.reset_rows(over, episode) if over.any() else step.obs
+            on_decision(t, length)
+        finally:  # a window that is abandoned leaves nothing running
             learned, metrics = learning()
-        packet, chunk = window.packet(report_every, obs), window.chunk(obs)
-        replays, mdps, numbers = [], [], []
-        for lot, own, ours, latest in zip(lots, who, learned, metrics, strict=True):
-            mdp = programs.imagine(ours.learner, ours.now, *own)
-            if "policy/bonus_weight" in latest:  # λ as the policy has tuned it
-                mdp = eqx.tree_at(lambda mdp: mdp.bonus_weight, mdp, latest["policy/bonus_weight"])
-            visited = programs.diagnose(ours.learner, mdp, cut(chunk.transitions, lot), jnp.asarray(chunk.valid[lot]))
-            replays.append(programs.store(ours.replay, jnp.asarray(packet[lot])))
-            mdps.append(mdp)
-            numbers.append(jax.tree.map(np.asarray, visited | latest))
-        learner_state, controller_state = join([(ours.learner, ours.controller) for ours in learned])
-        where = (obs.copy(), total, episode, episode_return)
-        state = LoopState(learner_state, controller_state, join(replays), *where)
-        rows = {name: np.concatenate([lot[name] for lot in numbers]) for name in numbers[0]}
-        refuse_nan(rows, seeds, n)
-        seconds = {"collect": stepping, "improve": time.perf_counter() - start - stepping}
-        yield Report(n, state, join(mdps), chunk, rows, seconds)
+    packet, chunk = columns.packet(length, obs), columns.chunk(obs)
+    replays, mdps, numbers = [], [], []
+    for lot, own, ours, latest in zip(lots, who, learned, metrics, strict=True):
+        mdp = programs.imagine(ours.learner, ours.now, *own)
+        if "policy/bonus_weight" in latest:  # λ as the policy has tuned it
+            mdp = eqx.tree_at(lambda mdp: mdp.bonus_weight, mdp, latest["policy/bonus_weight"])
+        visited = programs.diagnose(ours.learner, mdp, cut(chunk.transitions, lot), jnp.asarray(chunk.valid[lot]))
+        replays.append(programs.store(ours.replay, jnp.asarray(packet[lot])))
+        mdps.append(mdp)
+        numbers.append(jax.tree.map(np.asarray, visited | latest))
+    learner_state, controller_state = join([(ours.learner, ours.controller) for ours in learned])
+    where = (obs.copy(), total, episode, episode_return)
+    after = LoopState(learner_state, controller_state, join(replays), *where)
+    rows = {name: np.concatenate([lot[name] for lot in numbers]) for name in numbers[0]}
+    refuse_nan(rows, seeds, n)
+    return ChunkReport(
+        iteration=n,
+        returns=chunk.returns,
+        decisions=np.asarray(after.replay.added),
+        taken=chunk.valid.sum(axis=1),
+        columns=setting_columns(envs, setting, after, chunk),
+        metrics=rows,
+        seconds=clock.seconds("improve"),
+        reward_size=reward_size(chunk),
+        state=after,
+        mdp=join(mdps),
+        chunk=chunk,
+    )
+
+
+class OnlineTrainer(PartsTrainer):
+    """Learns at every decision: the policies."""
+
+    counts: ClassVar[Literal["episodes", "decisions"]] = "decisions"
+
+    @functools.cached_property
+    def programs(self) -> Programs:
+        """The compiled parts of a decision."""
+        return Programs.of(self.envs, self.parts.learner, self.parts.controller, self.setting)
+
+    @functools.cached_property
+    def background(self) -> Background:
+        """Where learning is dispatched from."""
+        return background_of_device()
+
+    @property
+    def window(self) -> int:
+        """Decisions between two reports."""
+        return self.run.report_every
+
+    @property
+    def capacity(self) -> int:
+        """Rows of replay per seed: no more than the run can fill."""
+        return min(self.parts.capacity, self.planned_iterations * self.window)
+
+    def _grow(self) -> None:
+        state = self._now.state
+        if state is not None and state.replay.data.reward.shape[-1] < self.capacity:
+            self.replace_state(eqx.tree_at(lambda s: s.replay, state, state.replay.grown(self.capacity)))
+
+    def propose(self, on_decision: OnDecision) -> Proposal[LoopState]:
+        """One window."""
+        n, explorations = self.iteration, spread([self.parts.exploration], len(self.seeds))
+        report = window(
+            *(self.envs, self.programs, self.parts, explorations, self.setting, self.seeds, n, self.state),
+            *(self.window, self.background, on_decision),
+        )
+        return Proposal(report, self.after(report, self.envs.get_state()))
+
+    def after(self, report: ChunkReport, simulators: dict[str, np.ndarray]) -> Committed[LoopState]:
+        """Where training stands after a window."""
+        return Committed(report.iteration + 1, report.state, simulators)
+
+    @property
+    def trained(self) -> str:
+        """In decisions."""
+        decisions = int(np.max(self.state.replay.added))
+        return f"{decisions} decision{'s' * (decisions != 1)}"
 
 
 def spread(explorations: Sequence[Exploration], rows: int) -> Exploration:
     """Strategies of the same form as one with a leading seed axis, each for `rows` seeds."""
-    return jax.tree.map(lambda *leaves: jnp.repeat(jnp.stack(leaves), rows, axis=0), *explorations)
+    stacked: Exploration = jax.tree.map(lambda *leaves: jnp.repeat(jnp.stack(leaves), rows, axis=0), *explorations)
+    return stacked
 
 
-def _background() -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+def background_of_device() -> Background:
     """What starts a call and returns what waits for its result.
 
     An accelerator's dispatch is hundreds of kernel launches, which take a thread as long as the device takes to work
@@ -254,7 +319,7 @@ def _background() -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     """
     if jax.default_backend() == "cpu":
 
-        def inline(call):
+        def inline(call: Callable[[], Any]) -> Callable[[], Any]:
             result = call()
             return lambda: result
 
@@ -263,7 +328,7 @@ def _background() -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     return lambda call: thread.submit(call).result
 
 
-class Window:
+class Columns:
     """The transitions of one iteration on the host, and the returns of the episodes that ended in it."""
 
     def __init__(self, seeds: int, length: int, envs: AbstractEnvs):
@@ -298,8 +363,14 @@ class Window:
         return Chunk(Transition(*map(jnp.asarray, self._columns)), valid, returns, obs.copy())
 
 
+def reward_size(chunk: Chunk) -> tuple[float, float]:
+    """The largest reward of a decision, and the root mean square: critics learn badly from extreme ones."""
+    rewards = np.abs(np.asarray(chunk.transitions.reward)[chunk.valid])
+    return float(rewards.max()), float(np.sqrt(np.mean(rewards**2)))
+
+
 def _store(replay: Replay, packet: Float[Array, "seeds column"]) -> Replay:
-    """Add the transition of a `Window.packet` where there is one; in place when the buffers were donated."""
+    """Add the transition of a `Columns.packet` where there is one; in place when the buffers were donated."""
     obs_dim, action_dim, capacity = replay.data.obs.shape[-1], replay.data.action.shape[-1], replay.data.reward.shape[1]
     widths = np.cumsum([obs_dim, action_dim, 1, obs_dim, 1, 1, 1])
     obs, action, reward, next_obs, terminated, truncated, valid, _ = jnp.split(packet, widths, axis=1)

@@ -54,8 +54,8 @@ def measure(env: str, scale: str, seeds: int, episodes: Plan) -> list[dict]:
         for method, number in episodes.items():
             run = dataclasses.replace(episodes_of(env, planner), episodes=number, seeds=seeds)
             agent = Agent("gp-icem", gp_config(method, env, planner, horizon=HORIZON[env]), run)
-            decisions = number * agent.setting.longest
-            cold, again = (_seconds(agent, length) for length in (agent.setting.longest, decisions))
+            decisions = number * agent.window
+            cold, again = (_seconds(agent, length) for length in (agent.window, decisions))
             warm[method] = again / (decisions * seeds)
             found = {COLD: cold, WARM: again, DECISION: warm[method], RATIO: warm[method] / warm["optimistic"]}
             print(f"  {method}: {cold:.1f} s for the first episode, {again:.1f} s warm for {number}", flush=True)

@@ -1,21 +1,19 @@
-"""The learner's iteration n is that of `loop.run`, to the bit; a killed one is done again to the same policy."""
+"""The learner's iteration n is bit-exactly that of the episodic loop; a killed one is done again to the same policy."""
 
 import dataclasses
 import shutil
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sombrl.agent.make import make
-from sombrl.hardware import agent_trainer
-from sombrl.hardware.agent_trainer import actor_of, train_agent
+from sombrl.hardware import trainers
 from sombrl.hardware.campaign import CampaignConfig
 from sombrl.hardware.control_loop import run_episode
 from sombrl.hardware.episode import Episode
 from sombrl.hardware.supervisor import Supervisor
+from sombrl.hardware.trainers import actor_of, train_agent
 from sombrl.records import SombrlError
 from sombrl.training.episodic import run
 from tests.hardware.parts import simulated
@@ -61,17 +59,11 @@ def episode_of(report) -> Episode:
 
 @pytest.fixture(scope="module")
 def reports():
-    """`loop.run` itself, on the pendulum, with the parts of mbpo."""
-    agent = make("mbpo", "pendulum", seed=SEED, **SETTINGS)
-    parts = agent.parts
-    return list(
-        run(
-            *(agent.envs, parts.learner, parts.exploration, parts.controller, agent.setting),
-            seeds=[SEED],
-            num_iterations=ITERATIONS,
-            capacity=64,
-        )
-    )
+    """The episodic loop itself, on the pendulum, with the parts of mbpo."""
+    trainer = make("mbpo", "pendulum", seed=SEED, **SETTINGS).trainer
+    parts = (trainer.parts.learner, trainer.parts.exploration, trainer.parts.controller)
+    options = {"seeds": [SEED], "num_iterations": ITERATIONS, "capacity": 64}
+    return list(run(trainer.envs, *parts, trainer.setting, **options))
 
 
 def weights(actor):
@@ -83,7 +75,7 @@ def test_every_policy_is_that_of_the_loop(reports, tmp_path, monkeypatch):
     policies = []
     for n in range(ITERATIONS):
         actor, metrics = train_agent("mbpo", episodes[:n], CONFIG, n, SEED, tmp_path)
-        expected = actor_of(reports[n].state.controller, "mbpo")
+        expected = actor_of(trainers._untrained("mbpo", CONFIG, SEED), reports[n].state.controller)
         for ours, theirs in zip(weights(actor), weights(expected), strict=True):
             np.testing.assert_array_equal(ours, theirs)
         assert metrics["policy/temperature"] == pytest.approx(float(reports[n].metrics["policy/temperature"][0]))
@@ -93,8 +85,8 @@ def test_every_policy_is_that_of_the_loop(reports, tmp_path, monkeypatch):
     # Killed before the policy was written, with the checkpoint of this iteration there or not, or damaged, or of
     # another history: the same policy, from a process that remembers nothing.
     calls = []
-    iterate = agent_trainer._iterate
-    monkeypatch.setattr(agent_trainer, "_iterate", lambda *args: calls.append(args[3]) or iterate(*args))
+    iterate = trainers._iterate
+    monkeypatch.setattr(trainers, "_iterate", lambda *args: calls.append(args[3]) or iterate(*args))
 
     def again(folder):
         calls.clear()
@@ -136,9 +128,9 @@ def test_transitions_that_are_not_certain_are_not_learned_from(reports, tmp_path
         )
         for a, b in ((0, 3), (4, 6))
     ]
-    built = agent_trainer._build("mbpo", CONFIG, SEED)
-    one = agent_trainer._replays(built, [doubtful], "recorded")[-1]
-    two = agent_trainer._replays(built, shorter, "recorded")[-1]
+    trainer = trainers._untrained("mbpo", CONFIG, SEED)
+    one = trainers._replays(trainer, [doubtful], "recorded")[-1]
+    two = trainers._replays(trainer, shorter, "recorded")[-1]
     assert int(one.added[0]) == int(two.added[0]) == 5
     for name in ("obs", "action", "reward", "next_obs"):
         np.testing.assert_array_equal(getattr(one.data, name)[0, :5], getattr(two.data, name)[0, :5])
@@ -146,34 +138,30 @@ def test_transitions_that_are_not_certain_are_not_learned_from(reports, tmp_path
 
 def test_rewards_are_the_tasks_where_it_is_known(reports):
     """Recorded rewards, of a campaign with another margin say, do not matter then."""
-    built = agent_trainer._build("mbpo", CONFIG, SEED)
+    trainer = trainers._untrained("mbpo", CONFIG, SEED)
     episode = episode_of(reports[0])
     bent = dataclasses.replace(episode, reward=episode.reward + 100.0)
-    paid = np.asarray(agent_trainer._replays(built, [bent], "task")[-1].data.reward[0, :LENGTH])
+    paid = np.asarray(trainers._replays(trainer, [bent], "task")[-1].data.reward[0, :LENGTH])
     theta = np.arctan2(episode.obs[:-1, 1], episode.obs[:-1, 0])
     expected = -(theta**2 + 0.1 * episode.obs[:-1, 2] ** 2 + 0.001 * (2.0 * episode.action[:, 0]) ** 2)
     np.testing.assert_allclose(paid, expected, rtol=1e-5)
 
 
-def test_the_actor_is_found_at_any_depth_and_missed_where_there_is_none(reports):
-    class Inner(eqx.Module):
-        state: object
-        other: jax.Array
-
-    state = reports[0].state.controller
-    nested = Inner({"a": (jnp.zeros(1), [state])}, jnp.zeros(1))
-    assert np.array_equal(actor_of(nested, "x").weights[0], actor_of(state, "x").weights[0])
-    with pytest.raises(SombrlError, match="plans instead of learning"):
-        actor_of(Inner(None, jnp.zeros(1)), "gp-icem")
+@pytest.mark.parametrize(
+    ("algorithm", "sentence"), [("gp-icem", "plans instead of"), ("dreamer", "learns from sequences")]
+)
+def test_algorithms_that_cannot_drive_a_car_are_refused(algorithm, sentence):
+    with pytest.raises(SombrlError, match=f"{algorithm} .*{sentence}.*--trainer sim-fsvgd"):
+        trainers.check_agent(algorithm, CampaignConfig())
 
 
 def test_the_margin_of_the_campaign_is_the_margin_of_the_car():
-    settings, rewards = agent_trainer._options(CampaignConfig(margin_factor=2.0, steps=70))
+    settings, rewards = trainers._options(CampaignConfig(margin_factor=2.0, steps=70))
     assert settings == {"env": "rc-car", "episode_length": 70, "env_kwargs": {"margin_factor": 2.0}}
     assert rewards == "task"
-    agent_trainer.check_agent("mbpo", CampaignConfig(margin_factor=2.0, steps=70))
+    trainers.check_agent("mbpo", CampaignConfig(margin_factor=2.0, steps=70))
     with pytest.raises(SombrlError, match="rewards=mine"):
-        agent_trainer._options(CampaignConfig(trainer_options=("rewards=mine",)))
+        trainers._options(CampaignConfig(trainer_options=("rewards=mine",)))
 
 
 @pytest.mark.slow

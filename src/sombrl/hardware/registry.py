@@ -1,43 +1,46 @@
-"""Backends by the names of the command line."""
+"""Backends and trainers by the names of the command line, and their options as name=value."""
 
-import dataclasses
+import functools
 import importlib
+import inspect
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
+from sombrl.config.json import from_json
 from sombrl.config.suggestions import nearest
 from sombrl.errors import SombrlError
 from sombrl.hardware.backend import CarBackend
+from sombrl.hardware.episode import ReplayBackend
 from sombrl.hardware.remote import RemoteBackend
-from sombrl.hardware.replay_backend import ReplayBackend
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
 
+if TYPE_CHECKING:
+    from sombrl.hardware.trainers import TrainerPart
 
-def _sim(**options: Any) -> CarBackend:
-    reals = {field.name for field in dataclasses.fields(SimConfig) if field.type is float}
-    given: dict[str, Any] = {name: float(value) if name in reals else value for name, value in options.items()}
-    return SimBackend(SimConfig(**given))
+SEE = "docs/hardware.md"
 
 
-BACKENDS: dict[str, tuple[Callable[..., CarBackend], tuple[str, ...]]] = {
-    "sim": (_sim, tuple(field.name for field in dataclasses.fields(SimConfig))),
-    "replay": (ReplayBackend, ("log", "clock")),
-    "remote": (RemoteBackend, ("address", "patience")),
+def _sim(**options: Any) -> SimBackend:
+    return SimBackend(from_json(SimConfig, options, "--backend-options "))
+
+
+BACKENDS: dict[str, tuple[Callable[..., CarBackend], Callable[..., Any]]] = {
+    "sim": (_sim, SimConfig),
+    "replay": (ReplayBackend, ReplayBackend),
+    "remote": (RemoteBackend, RemoteBackend),
 }
-"""What makes each, and its options. Others are module:name, anything that can be called for a `CarBackend`."""
+"""What makes each, and whose parameters are its options. Others are module:name, anything that makes a `CarBackend`."""
 
 
 def make_backend(name: str, options: tuple[str, ...] = ()) -> CarBackend:
     """The backend of that name, with options as name=value."""
     given = read_options(options, "--backend-options")
     if name in BACKENDS:
-        make, allowed = BACKENDS[name]
-        for option in given:
-            if option not in allowed:
-                raise nearest(option, allowed, f"option of the backend {name}", see="docs/hardware.md")
+        make, takes = BACKENDS[name]
+        check_options(given, inspect.signature(takes).parameters, f"backend {name}")
     else:
-        make = imported(name, "backend", BACKENDS)
+        make = _imported(name, "backend", BACKENDS)
     try:
         backend = make(**given)
     except (TypeError, ValueError) as error:  # an unknown option, a word where a number should be
@@ -47,11 +50,23 @@ def make_backend(name: str, options: tuple[str, ...] = ()) -> CarBackend:
     return backend
 
 
-def imported(name: str, what: str, known: Any) -> Callable[..., Any]:
+def find_trainer(name: str) -> "TrainerPart":
+    """The trainer of that name: random, an algorithm, or module:function with the signature of `Trainer`."""
+    from sombrl.algorithms import ALGORITHMS  # these bring JAX along, which a served backend does without
+    from sombrl.hardware.trainers import TRAINERS, TrainerPart, check_agent, train_agent
+
+    if name in TRAINERS:
+        return TRAINERS[name]
+    if name in ALGORITHMS:
+        return TrainerPart(functools.partial(train_agent, name), functools.partial(check_agent, name))
+    return TrainerPart(_imported(name, "trainer", [*TRAINERS, *ALGORITHMS]))
+
+
+def _imported(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
     """What `module:name` means, or the sentence for a name that does not exist."""
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise nearest(name, [*known, "module:name"], what, see="docs/hardware.md")
+        raise nearest(name, [*known, "module:name"], what, see=SEE)
     try:
         found = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
@@ -59,8 +74,8 @@ def imported(name: str, what: str, known: Any) -> Callable[..., Any]:
     except AttributeError:
         raise SombrlError(f"{module} has no {attribute} for the {what} {name}.") from None
     if not callable(found):
-        raise SombrlError(f"{name} is no {what}: it cannot be called.")
-    return found
+        raise SombrlError(f"{name} is not a {what}: it cannot be called.")
+    return found  # type: ignore[no-any-return]
 
 
 def read_options(options: tuple[str, ...], flag: str) -> dict[str, Any]:
@@ -78,6 +93,14 @@ def read_options(options: tuple[str, ...], flag: str) -> dict[str, Any]:
                 raise SombrlError(f"{flag} has {group} as a value and as a group of values.")
         place[last] = _value(value)
     return found
+
+
+def check_options(given: Iterable[str], allowed: Iterable[str], what: str) -> None:
+    """Refuse an option that a backend or trainer does not have."""
+    allowed = list(allowed)
+    for option in given:
+        if option not in allowed:
+            raise nearest(option, allowed, f"option of the {what}", see=SEE)
 
 
 def _value(text: str) -> Any:

@@ -1,0 +1,200 @@
+"""What the planners' loop and the online loop share: parts that are swapped freely, and policies made of them."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sombrl.config.run import RunConfig
+from sombrl.controllers.base import AbstractController
+from sombrl.dynamics.base import AbstractLearner
+from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.maker import EnvMaker
+from sombrl.exploration import greedy, unsupervised
+from sombrl.exploration.base import Exploration, ImaginedMDP
+from sombrl.records import AbstractTask, Transition
+from sombrl.seeds import role_keys
+from sombrl.settings import Setting, Unsupervised
+from sombrl.training.base import EVALUATION_EPISODES, Mode, Policy, Trainer
+from sombrl.training.compiled import ROLES, Compiled, LoopState, initial_state
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What the loops run."""
+
+    learner: AbstractLearner
+    exploration: Exploration
+    controller: AbstractController
+    capacity: int  # rows of replay per seed
+    online: bool = False  # learns at every decision (online.py) instead of between episodes (episodic.py)
+
+
+class PartsTrainer(Trainer[LoopState]):
+    """Trains parts; what is left to subclasses is the loop."""
+
+    def __init__(
+        self, config: Any, run: RunConfig, maker: EnvMaker, envs: AbstractEnvs, setting: Setting, parts: Parts
+    ):
+        super().__init__(config, run, maker, envs, setting)
+        self.parts = parts
+        self.learns_policy = parts.controller.learns
+        self._compiled: dict[Any, Compiled] = {}
+        self._fitted_at: tuple[int, Any] | None = None
+        self._policy_at: tuple[Any, ControllerPolicy] | None = None
+        self._evaluators: AbstractEnvs | None = None  # worker processes stay from one evaluation to the next
+
+    @property
+    def capacity(self) -> int:
+        """Rows of replay per seed."""
+        return self.parts.capacity
+
+    def _initial(self) -> LoopState:
+        return initial_state(self.envs, self.compiled("explore"), self.seeds, self.capacity)
+
+    def compiled(self, mode: Mode) -> Compiled:
+        """The parts, compiled for a mode; kept, but for a task that is not the environment's."""
+        known = isinstance(mode, str) or any(mode is task for task in self.envs.downstream.values())
+        name = mode if isinstance(mode, str) else id(mode)
+        if known and name in self._compiled:
+            return self._compiled[name]
+        task = mode if isinstance(mode, AbstractTask) else None
+        exploration, controller, setting = self.parts.exploration, self.parts.controller, self.setting
+        if name != "explore":
+            exploration = unsupervised() if name == "uncertainty" else greedy()
+            controller = controller.for_evaluation()
+        if name not in ("explore", "uncertainty") and isinstance(setting, Unsupervised):
+            setting = setting.base
+        compiled = Compiled.of(self.envs, self.parts.learner, exploration, controller, setting, task)
+        if known:
+            self._compiled[name] = compiled
+        return compiled
+
+    def policy(self, mode: Mode = "task", rows: Sequence[int] | None = None) -> "ControllerPolicy":
+        """Plans with the model fitted to all data, or acts by the policy that was learned."""
+        wanted = (mode if isinstance(mode, str) else id(mode), None if rows is None else tuple(rows), self.iteration)
+        if self._policy_at is None or self._policy_at[0] != wanted:
+            learner, controller, seeds = self._fitted(), None, self.seeds
+            if self.learns_policy:
+                controller = self.state.controller
+            if rows is not None:
+                seeds = [self.seeds[row] for row in rows]
+                learner, controller = _rows((learner, controller), np.asarray(rows))
+            made = ControllerPolicy(mode, self.compiled(mode), learner, controller, seeds, self.iteration)
+            self._policy_at = wanted, made
+        return self._policy_at[1]
+
+    def _fitted(self) -> Any:
+        """The learner's state with the last episode's data in it, as the next iteration will have it."""
+        if self.learns_policy:
+            return self.state.learner  # the one that the policy was learned with
+        if self._fitted_at is None or self._fitted_at[0] != self.iteration:
+            key = role_keys(self.seeds, self.iteration, ROLES)["fit"]
+            fitted, _ = self.compiled("explore").fit(self.state.learner, self.state.replay, key)
+            self._fitted_at = self.iteration, fitted
+        return self._fitted_at[1]
+
+    def _open_evaluation_envs(self, render: bool) -> AbstractEnvs:
+        workers = 0 if render else self.run.env_workers
+        if not workers or self.maker.is_object:
+            return self.maker.make(self.seeds, render=render, workers=workers)
+        if self._evaluators is None:
+            self._evaluators = self.maker.make(self.seeds, workers=workers)
+        return self._evaluators
+
+    def _close_evaluation_envs(self, envs: AbstractEnvs) -> None:
+        if envs is not self._evaluators:
+            envs.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class ControllerMemory:
+    """A planner's warm start in every environment, and how far each is in its episode."""
+
+    controller: Any
+    """None for a learned policy, which remembers nothing."""
+    decision: np.ndarray
+    key: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ready:
+    """What acting in so many environments per seed takes."""
+
+    mdp: ImaginedMDP
+    learned: Any
+    seeds: list[int]
+
+
+class ControllerPolicy(Policy):
+    """A controller on the imagined MDP of one mode."""
+
+    def __init__(
+        self, mode: Mode, compiled: Compiled, learner: Any, learned: Any, seeds: Sequence[int], iteration: int
+    ):
+        """`learned` is the controller's state where that is a policy, None where it plans."""
+        self.mode, self.seeds = mode, list(seeds)
+        self._compiled, self._learner, self._learned, self._iteration = compiled, learner, learned, iteration
+        self._ready: dict[int, _Ready] = {}
+
+    def begin(self, copies: int = 1, *, stream: int | None = None) -> ControllerMemory:
+        """Nothing planned yet."""
+        ready = self._for(copies)
+        if stream is None:
+            key = role_keys(ready.seeds, EVALUATION_EPISODES, ("start", "act"))["act"]
+        else:
+            key = role_keys(ready.seeds, EVALUATION_EPISODES + stream, ("act",))["act"]
+        controller = self._warm_start(ready) if self._learned is None else None
+        return ControllerMemory(controller, np.zeros(len(ready.seeds), np.int32), key)
+
+    def act(self, memory: ControllerMemory, obs: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, ControllerMemory]:
+        """Plan, or ask the learned policy."""
+        ready, controller, decision = self._for(len(obs) // len(self.seeds)), memory.controller, memory.decision
+        restarted = first & (decision > 0)
+        if restarted.any():
+            decision = np.where(restarted, np.int32(0), decision)
+            if controller is not None:
+                controller = _choose(restarted, self._warm_start(ready), controller)
+        action, state = self._compiled.act(
+            ready.learned if controller is None else controller,
+            *(ready.mdp, jnp.asarray(obs), memory.key, jnp.asarray(decision), jnp.ones(len(obs), bool)),
+        )
+        kept = None if controller is None else state
+        return np.asarray(action), ControllerMemory(kept, decision + np.int32(1), memory.key)
+
+    def assess(self, rows: Transition, valid: np.ndarray) -> dict[str, np.ndarray]:
+        """Metrics of one chunk per seed under the model that is planned with."""
+        metrics = self._compiled.diagnose(self._learner, self._for(1).mdp, rows, valid)
+        return {name: np.asarray(values) for name, values in metrics.items()}
+
+    def returns(self, rewards: np.ndarray) -> np.ndarray:
+        """Summed pairwise, as a chunk's are."""
+        return np.asarray(rewards.sum(axis=1))
+
+    def _warm_start(self, ready: _Ready) -> Any:
+        start = role_keys(ready.seeds, EVALUATION_EPISODES, ("start",))["start"]
+        return self._compiled.begin_episode(self._compiled.start(ready.mdp, start), ready.mdp)
+
+    def _for(self, copies: int) -> _Ready:
+        if copies not in self._ready:
+            seeds = [seed for seed in self.seeds for _ in range(copies)]
+            learner, learned = self._learner, self._learned
+            if copies > 1:
+                learner, learned = _rows((learner, learned), np.repeat(np.arange(len(self.seeds)), copies))
+            key = role_keys(seeds, EVALUATION_EPISODES, ("imagine",))["imagine"]
+            mdp = self._compiled.imagine(learner, jnp.full(len(seeds), self._iteration, jnp.int32), key)
+            self._ready = {copies: _Ready(mdp, learned, seeds)}  # only the latest is kept: a model may be large
+        return self._ready[copies]
+
+
+def _rows(tree: Any, rows: np.ndarray) -> Any:
+    with jax.enable_x64(True):  # float64 leaves stay so
+        return jax.tree.map(lambda leaf: leaf[rows], tree)
+
+
+def _choose(rows: np.ndarray, new: Any, old: Any) -> Any:
+    chosen = jnp.asarray(rows)
+    return jax.tree.map(lambda a, b: jnp.where(jnp.reshape(chosen, (-1, *[1] * (b.ndim - 1))), a, b), new, old)
