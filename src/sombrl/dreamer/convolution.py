@@ -70,7 +70,7 @@ def _meets(kernel: int, folded: bool, resolution: Resolution) -> np.ndarray:
         case "same":
             where = place + tap - reach  # in pixels of the unfolded image, from the first one of this square on
         case "half":
-            where = place + tap - (kernel - 2) // 2  # the border lacks an odd number, and one less at its beginning
+            where = place + tap - (kernel - 2) // 2  # the padding is odd, and one smaller at the beginning
         case "repeat":
             where = (place + tap - reach) // 2
         case "zeros":

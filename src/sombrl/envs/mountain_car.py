@@ -131,7 +131,7 @@ class MountainCar(AbstractWorld):
 
 
 class MountainCarTask(AbstractTask):
-    """The car's reward and end read off the next observation, for decisions of `action_repeat` frames."""
+    """The car's reward and termination from the next observation, for decisions of `action_repeat` frames."""
 
     world: MountainCar
     action_repeat: int = eqx.field(static=True)

@@ -48,7 +48,7 @@ DOWNSTREAM: dict[str, Pose] = {
 
 
 class CarState(eqx.Module):
-    """Where the car is, what was sent to it, and what is known of it."""
+    """The true state of the car, the actions sent to it, and its measured state."""
 
     truth: Float[Array, " 6"]  # x, y, θ, vx, vy, ω
     actions: Float[Array, "past 2"]  # oldest first
@@ -208,7 +208,7 @@ class RCCarTask(AbstractTask):
     action_repeat: int = eqx.field(static=True)
 
     def __check_init__(self) -> None:
-        """Refuse what an observation cannot tell."""
+        """Refuse a task that an observation does not determine."""
         if self.world.stack == "legacy" and self.action_repeat > 1:
             raise SombrlError('stack="legacy" hides the newest action: use action_repeat 1, or stack="corrected".')
 

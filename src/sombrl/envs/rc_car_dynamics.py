@@ -32,7 +32,7 @@ FASTEST = (100.0, 100.0, 100.0)  # m/s, m/s, rad/s
 
 
 class CarParameters(eqx.Module):
-    """What tells one car from another. Tyre numbers count only where `use_blend` is 1."""
+    """The parameters of a car. Tyre parameters count only where `use_blend` is 1."""
 
     m: Scalar  # kg
     l_f: Scalar  # m, centre of mass to the front axle
@@ -117,7 +117,7 @@ RANGES = {
         ),
     ),
 }
-"""What a car may be before it was driven: least and largest, each number independent and uniform."""
+"""The prior of a car's parameters: least and largest values, each parameter independent and uniform."""
 
 
 def draw_parameters(fidelity: str, car: int, *, key: Key[Array, ""]) -> CarParameters:

@@ -119,7 +119,7 @@ def seed_replay(agent: Agent, rows: Transition) -> None:
     """
     trainer = agent.trainer
     if not isinstance(trainer, PartsTrainer):
-        raise SombrlError("dreamer's replay holds what it remembered at every record, which no dataset has.")
+        raise SombrlError("dreamer's replay holds its latent states, which a dataset does not have.")
     if agent.iteration:
         raise SombrlError(f"this agent has {agent.iteration} iterations already: seed the replay of a new one.")
     number = rows.reward.shape[0]

@@ -9,8 +9,8 @@
 `python policy.py` says what the policy is and repeats the examples that were recorded when it was exported.
 
 An observation is an array, or a dict of arrays where the environment has several parts; policy.json lists them. The
-action is in the environment's own units, and stands for `action_repeat` frames. It is the likeliest action: nothing
-is explored any more. Everything is computed in float32, for one observation at a time.
+action is in the environment's own units, and stands for `action_repeat` frames. It is the most likely action, without
+exploration noise. Everything is computed in float32, for one observation at a time.
 """
 
 import abc
@@ -32,7 +32,7 @@ Action = np.ndarray | np.generic
 def load(folder: str | Path | None = None, seed: int = 0) -> "MLPPolicy | DreamerPolicy":
     """The policy of an exported folder, by default this file's own.
 
-    `seed` is for Dreamer alone, which draws the state that it believes in; other policies leave nothing to chance.
+    `seed` is for Dreamer alone, which samples its latent state; other policies are deterministic.
     """
     folder = Path(__file__).parent if folder is None else Path(folder)
     info = json.loads((folder / "policy.json").read_text())
@@ -280,7 +280,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def main() -> None:
-    """What the policy is, and whether it still does what it did when it was exported."""
+    """Print what the policy is, and check that it repeats the actions recorded at its export."""
     pilot = load()
     info, found, allowed = pilot.info, pilot.check(), pilot.info["examples"]["tolerance"]
     print(f"{info['algorithm']} on {info['environment']['name']}, seed {info['seed']}, {info['decisions']} decisions")

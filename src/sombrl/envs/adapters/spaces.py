@@ -1,4 +1,4 @@
-"""Which Gymnasium spaces sombrl can drive, and how actions and observations cross that border."""
+"""The Gymnasium spaces that sombrl supports, and the conversion of actions and observations."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ ActionSpace = Box | Discrete
 
 
 def check_spaces(env: gymnasium.Env, name: str) -> tuple[ObsLayout, ActionSpace]:
-    """What an observation consists of and the space of actions, or the sentence that says what to do instead."""
+    """The layout of an observation and the space of actions; other spaces are refused."""
     return _layout(env.observation_space, name), _action_space(env.action_space, name)
 
 
@@ -95,7 +95,7 @@ def count_actions(space: ActionSpace) -> int:
 
 
 def to_physical(action: np.ndarray, space: ActionSpace) -> np.ndarray | np.int64:
-    """An action in [-1, 1] (clipped) in the units and shape of the box; of a discrete one, which it is."""
+    """An action in [-1, 1] (clipped) in the units and shape of the box; for a discrete space, the integer."""
     if isinstance(space, Discrete):
         return np.int64(space.start + np.argmax(action))
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
