@@ -3,7 +3,7 @@
 python docs/figures/draw.py
 
 published.csv has what others have published for the same tasks, with its source; the paper's curves of the car are in
-`sombrl.paper.experiments.rccar_margins`, read off its figure. Nothing else is drawn.
+`sombrl.paper.experiments.rccar`, read off its figure. Nothing else is drawn.
 """
 
 import csv
@@ -18,8 +18,7 @@ import numpy as np
 from sombrl.paper.experiments.dreamer import DREAMER_LOOKS
 from sombrl.paper.experiments.figures import TITLES, Look, curves, select
 from sombrl.paper.experiments.mbpo import MBPO_LOOKS
-from sombrl.paper.experiments.rccar import CAR_LOOKS
-from sombrl.paper.experiments.rccar_margins import PUBLISHED, PUBLISHED_AT
+from sombrl.paper.experiments.rccar import CAR_LOOKS, PUBLISHED, PUBLISHED_AT
 from sombrl.storage.results import read_rows
 
 HERE = Path(__file__).resolve().parent

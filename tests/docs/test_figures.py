@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from sombrl.paper.experiments.rccar_margins import PUBLISHED
+from sombrl.paper.experiments.rccar import PUBLISHED
 from tests.docs.pages import ROOT
 from tests.docs.test_numbers import series
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sombrl.paper.experiments.rccar_margins import PUBLISHED, PUBLISHED_AT
+from sombrl.paper.experiments.rccar import PUBLISHED, PUBLISHED_AT
 from sombrl.storage.results import Row, read_rows
 
 ROOT = Path(__file__).resolve().parents[2]

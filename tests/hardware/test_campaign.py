@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -182,6 +183,41 @@ def test_a_stop_while_waiting_or_driving(tmp_path):
     assert episode.end == "operator" and 10 <= episode.length <= 13 and episode.valid.all()
     drive(campaign)  # and on with the next; the file is for one stop only
     assert campaign.committed() == 3
+
+
+class Killed(Inline):
+    """A learner whose process is killed whenever it is looked at, `times` in all."""
+
+    def __init__(self, campaign, times):
+        super().__init__(campaign)
+        self.times = times
+
+    def check(self):
+        if self.times:
+            self.times -= 1
+            self._process = subprocess.Popen(["sleep", "60"])
+            self._process.kill()
+            self._process.wait()
+            LearnerClient.check(self)
+        super().check()
+
+
+def test_a_killed_learner_is_started_again_and_the_car_stands(finished, tmp_path):
+    campaign, told = begin(tmp_path / "c"), []
+    Controller(campaign, simulated(), Killed(campaign, 1), tell=told.append).run()
+    assert same(contents(campaign), contents(finished)) and "killed by signal 9" in told[0]
+    assert "Starting it again" in told[0]
+
+
+def test_a_learner_that_is_killed_too_often_ends_the_campaign(tmp_path):
+    campaign, car = begin(tmp_path / "c"), simulated()
+    with pytest.raises(Lost, match="killed by signal 9"):
+        drive(campaign, car, Killed(campaign, 2))
+    rows = [row for row in EventLog.read(campaign.events_path) if row["event"] == "learner-lost"]
+    assert [(row["episode"], row["car"], row["lost"]) for row in rows] == [(0, "stopped", 1), (0, "stopped", 2)]
+    assert campaign.missing_policy() == 0 and car.throttle() == 0.0
+    with pytest.raises(Lost):
+        drive(campaign, car, Killed(campaign, 1), restarts=0)
 
 
 def test_a_learner_that_is_silent_or_fails_is_told_apart(tmp_path):

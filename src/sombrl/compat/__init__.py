@@ -33,6 +33,7 @@ MOVED = {
     "sombrl.signals": "sombrl.runs.signals",
     "sombrl.sinks": "sombrl.runs.sinks",
     "sombrl.starts": "sombrl.controllers.initial_states",
+    "sombrl.sweep.fields": "sombrl.algorithms.settings",
     "sombrl.together": "sombrl.training.lockstep",
     "sombrl.train": "sombrl.runs.train",
     "sombrl.video": "sombrl.runs.video",
@@ -59,7 +60,7 @@ class MovedLoader(importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """The module under its new name, with one line that names it."""
-        warnings.warn(f"{spec.name} is now {self.new}; the old name works until sombrl 0.3.", FutureWarning, 2)
+        warnings.warn(f"{spec.name} is now {self.new}; the old name works until sombrl 0.2.", FutureWarning, 2)
         module = importlib.import_module(self.new)
         self.own_spec = module.__spec__
         return module

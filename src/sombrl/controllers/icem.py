@@ -1,16 +1,17 @@
 """iCEM (Pinneri et al. 2020): the cross-entropy method with coloured noise, kept elites and a warm start."""
 
 import math
-import numbers
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from annotated_types import Ge, Interval
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from sombrl.config.check import Configuration
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.noise import sample_plans
 from sombrl.controllers.rollout import score_candidates
@@ -19,54 +20,42 @@ from sombrl.records import SombrlError, State
 from sombrl.replay import Replay
 
 
-def check_count(name: str, value: Any) -> None:
-    """Refuse what is not a whole number of at least 1."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-        raise SombrlError(f"{name} must be a whole number of at least 1, not {value!r}.")
-
-
-def check_range(name: str, value: Any, low: float, high: float = math.inf) -> None:
-    """Refuse what is not a finite number from `low` to `high`; NaN compares false, so it is refused too."""
-    if not isinstance(value, int | float) or not (low <= value <= high) or math.isinf(value):
-        bounds = f"at least {low}" if math.isinf(high) else f"between {low} and {high}"
-        raise SombrlError(f"{name} must be a finite number {bounds}, not {value!r}.")
-
-
 @dataclass(frozen=True)
-class ICEMConfig:
+class ICEMConfig(Configuration, prefix="icem"):
     """The knobs of iCEM. The defaults are the `light` preset: two CPU cores."""
 
-    num_samples: int = 200  # fresh candidates per iteration
-    num_elites: int = 20  # the search distribution is refitted to this many; a tenth of the samples
-    iterations: int = 4  # refits per decision
-    horizon: int = 20  # decisions looked ahead
-    particles: int = 5  # imagined futures per candidate; a deterministic MDP uses 1 whatever this says
-    init_std: float = 0.5  # of the noise at the start of each decision; actions span [-1, 1]
-    momentum: float = 0.0  # share of the old mean and variance in the new; 1 never refits (random shooting)
-    noise_exponent: float = 0.25  # power spectrum f^-exponent along time; 0 is white
-    keep_fraction: float = 0.3  # share of the elites that compete again in the next iteration
-    shift_elites: bool = True  # whether they compete in the next decision too, shifted by one
-    population_decay: float = 1.0  # iteration i draws samples/decay^i; above 1 it compiles slowly (unrolled)
-    execute: Literal["best", "mean"] = "best"  # the best plan ever scored, or the mean of the last elites
+    num_samples: Annotated[int, Ge(1)] = 200
+    """Fresh candidates per iteration."""
+    num_elites: Annotated[int, Ge(1)] = 20
+    """The search distribution is refitted to this many; a tenth of the samples is usual."""
+    iterations: Annotated[int, Ge(1)] = 4
+    """Refits per decision."""
+    horizon: Annotated[int, Ge(1)] = 20
+    """Decisions looked ahead."""
+    particles: Annotated[int, Ge(1)] = 5
+    """Imagined futures per candidate; where imagination is deterministic it is always 1."""
+    init_std: Annotated[float, Ge(0)] = 0.5
+    """Standard deviation of the noise at the start of each decision; actions span [-1, 1]."""
+    momentum: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    """Share of the old mean and variance in the new ones; 1 never refits (random shooting)."""
+    noise_exponent: Annotated[float, Ge(0)] = 0.25
+    """Power spectrum f^-exponent of the noise along time; 0 is white."""
+    keep_fraction: Annotated[float, Interval(ge=0, le=1)] = 0.3
+    """Share of the elites that compete again in the next iteration."""
+    shift_elites: bool = True
+    """Whether they compete in the next decision too, shifted by one."""
+    population_decay: Annotated[float, Ge(1)] = 1.0
+    """Iteration i draws samples/decay^i; above 1 it compiles slowly, because it is unrolled."""
+    execute: Literal["best", "mean"] = "best"
+    """Execute the best plan ever scored, or the mean of the last elites."""
 
-    def __post_init__(self):
-        """Refuse what cannot be planned with."""
-        for name in ("num_samples", "num_elites", "iterations", "horizon", "particles"):
-            check_count(name, getattr(self, name))
+    def refuse_combinations(self) -> None:
+        """No more elites than samples."""
         if self.num_elites > self.num_samples:
             raise SombrlError(
-                f"num_elites ({self.num_elites}) must not exceed num_samples ({self.num_samples}); "
-                "a tenth of the samples is usual."
+                f"--icem.num-elites {self.num_elites} must not exceed --icem.num-samples {self.num_samples}; a tenth "
+                "of the samples is usual."
             )
-        check_range("init_std", self.init_std, 0.0)
-        check_range("momentum", self.momentum, 0.0, 1.0)
-        check_range("noise_exponent", self.noise_exponent, 0.0)
-        check_range("keep_fraction", self.keep_fraction, 0.0, 1.0)
-        check_range("population_decay", self.population_decay, 1.0)
-        if not isinstance(self.shift_elites, bool):
-            raise SombrlError(f"shift_elites must be true or false, not {self.shift_elites!r}.")
-        if self.execute not in ("best", "mean"):
-            raise SombrlError(f'execute must be "best" or "mean", not {self.execute!r}.')
 
     @property
     def kept(self) -> int:

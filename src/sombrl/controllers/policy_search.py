@@ -7,17 +7,17 @@ with the highest Jₙ in the model is executed.
 """
 
 import dataclasses
-import math
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from annotated_types import Ge, Gt, Interval
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from sombrl.config.check import Configuration
 from sombrl.controllers.base import AbstractController
-from sombrl.controllers.icem import check_count, check_range
 from sombrl.controllers.initial_states import AbstractInitialStates
 from sombrl.controllers.sac import SAC, SACState
 from sombrl.controllers.sac_config import SACConfig
@@ -31,58 +31,48 @@ from sombrl.seeds import side_by_side
 
 
 @dataclasses.dataclass(frozen=True)
-class PolicySearchConfig:
+class PolicySearchConfig(Configuration, prefix="search"):
     """Soft actor-critic in the model."""
 
-    rounds: int = 240
+    rounds: Annotated[int, Ge(1)] = 240
     """Every round is `unroll` decisions of all rollouts and then `updates` updates of SAC."""
-    rollouts: int = 256
+    rollouts: Annotated[int, Ge(1)] = 256
     """Imagined rollouts side by side."""
-    unroll: int = 16
+    unroll: Annotated[int, Ge(1)] = 16
     """Decisions of each rollout in a round."""
-    updates: int = 128
+    updates: Annotated[int, Ge(1)] = 128
     """Updates of SAC in a round (published: one per imagined decision, with batches of 64)."""
-    horizon: int = 100
+    horizon: Annotated[int, Ge(1)] = 100
     """Decisions after which a rollout begins anew, somewhere else; its value goes on behind that."""
-    start_share: float = 0.5
+    start_share: Annotated[float, Interval(ge=0, le=1)] = 0.5
     """Share of rollouts that begin where real episodes do; the others where data have been."""
-    capacity: int = 50_000
+    capacity: Annotated[int, Ge(1)] = 50_000
     """Imagined transitions that are kept, the newest ones."""
-    reward_scale: float = 10.0
+    reward_scale: Annotated[float, Gt(0)] = 10.0
     """Rewards are multiplied by this before SAC sees them: its temperature has no unit of its own."""
-    snapshots: int = 20
+    snapshots: Annotated[int, Ge(1)] = 20
     """How often the policy is judged; the best one is driven."""
-    judged_rollouts: int = 128
+    judged_rollouts: Annotated[int, Ge(1)] = 128
     """Imagined episodes, from real starts and without the policy's noise, that a snapshot is judged by."""
-    judged_horizon: int = 100
+    judged_horizon: Annotated[int, Ge(1)] = 100
     """Decisions of each of them."""
     fresh: bool = True
     """Every search begins with a new policy; otherwise with the last search's."""
-    tries: int = 1
+    tries: Annotated[int, Ge(1)] = 1
     """Searches side by side, each of which goes on from its own last one unless all begin anew; the best policy is
     driven. For rewards so sparse that a search may miss them altogether."""
 
-    def __post_init__(self):
-        """Refuse what cannot be searched with."""
-        counts = ("rounds", "rollouts", "unroll", "updates", "horizon", "capacity", "snapshots")
-        for name in (*counts, "judged_rollouts", "judged_horizon", "tries"):
-            check_count(_flag(name), getattr(self, name))
-        check_range(_flag("start_share"), self.start_share, 0.0, 1.0)
-        if not 0 < self.reward_scale < math.inf:
-            raise SombrlError(f"{_flag('reward_scale')} must be positive and finite, not {self.reward_scale}.")
+    def refuse_combinations(self) -> None:
+        """A snapshot per round at most, and room for a round."""
         if self.snapshots > self.rounds:
             raise SombrlError(
-                f"{_flag('snapshots')} must not exceed {_flag('rounds')} = {self.rounds}, not {self.snapshots}."
+                f"--search.snapshots must not exceed --search.rounds = {self.rounds}, not {self.snapshots}."
             )
         if self.capacity < self.rollouts * self.unroll:
             raise SombrlError(
-                f"{_flag('capacity')} must hold a round, {self.rollouts * self.unroll} transitions, not "
-                f"{self.capacity}: raise it, or lower {_flag('rollouts')}."
+                f"--search.capacity must hold a round, {self.rollouts * self.unroll} transitions, not {self.capacity}: "
+                "raise it, or lower --search.rollouts."
             )
-
-
-def _flag(name: str) -> str:
-    return "--search." + name.replace("_", "-")
 
 
 SEARCH_SAC = SACConfig(

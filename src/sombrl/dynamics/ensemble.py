@@ -7,15 +7,17 @@ call. The members start apart and only data bring them together (Lakshminarayana
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
+from annotated_types import Ge, Gt, Interval, Le, Lt, MinLen
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from sombrl.config.check import Configuration
 from sombrl.dynamics.base import AbstractDrawable, AbstractLearner, AbstractResampled, AbstractVectorDynamics
 from sombrl.dynamics.normaliser import RunningNormaliser
 from sombrl.networks.mlp import MLP, soft_reset, stacked
@@ -29,70 +31,40 @@ LARGEST_STD = 1e2  # of a learned noise, normalised
 
 
 @dataclasses.dataclass(frozen=True)
-class EnsembleConfig:
+class EnsembleConfig(Configuration, prefix="ensemble"):
     """The ensemble. The defaults are those of the authors' MBPO; noise is in units of normalised data."""
 
-    members: int = 5
-    """Networks. One knows no epistemic uncertainty."""
-    hidden: tuple[int, ...] = (256, 256)
+    members: Annotated[int, Ge(1)] = 5
+    """Networks. A single one has no epistemic uncertainty."""
+    hidden: Annotated[tuple[Annotated[int, Ge(1)], ...], MinLen(1)] = (256, 256)
     """Widths of the hidden layers (SiLU); the paper's humanoid and quadruped: 512 512."""
     learn_std: bool = False
     """Members predict their noise too and are trained by Gaussian likelihood; otherwise by squared error."""
-    noise_floor: float = 1e-3
+    noise_floor: Annotated[float, Gt(0), Lt(LARGEST_STD)] = 1e-3
     """Aleatoric std: the least when it is learned, the constant when it is not."""
     target: TargetName = "delta"
     """What is predicted: the change s' - s, or s' itself (less variance on some tasks of DeepMind Control)."""
     learn_termination: bool = False
     """Where the task is learned, learn its end too (by cross-entropy); otherwise it is taken never to end."""
-    reward_loss_weight: float = 1.0
+    reward_loss_weight: Annotated[float, Ge(0)] = 1.0
     """Weight of the reward's error; 1: as much as one coordinate of the state. Every target, the reward too, is divided
     by its own running std, so the reward's units never matter."""
     bootstrap: bool = False
     """Each member draws its own batch from the replay; otherwise only the initialisation tells members apart."""
-    batch_size: int = 256
+    batch_size: Annotated[int, Ge(1)] = 256
     """Transitions per gradient step (and member, with bootstrap)."""
-    steps_per_fit: int = 5
+    steps_per_fit: Annotated[int, Ge(1)] = 5
     """Gradient steps each time the model is fitted: per decision in MBPO, per episode under a planner."""
-    learning_rate: float = 3e-4
+    learning_rate: Annotated[float, Gt(0)] = 3e-4
     """AdamW's."""
-    weight_decay: float = 0.0
+    weight_decay: Annotated[float, Ge(0)] = 0.0
     """AdamW's."""
-    gradient_clip: float | None = 0.5
+    gradient_clip: Annotated[float, Gt(0), Le(math.inf)] | None = 0.5
     """Largest norm of the gradient over all members together; None or inf: no limit."""
-    soft_reset_every: int | None = None
+    soft_reset_every: Annotated[int, Ge(0)] | None = None
     """Gradient steps between soft resets, rounded up to whole fits; 0 or None: never."""
-    soft_reset_mix: float = 0.2
+    soft_reset_mix: Annotated[float, Interval(ge=0, le=1)] = 0.2
     """Share of a fresh initialisation in the weights after a soft reset; the optimiser starts afresh."""
-
-    def __post_init__(self):
-        """Refuse numbers that cannot work."""
-        for name in ("members", "batch_size", "steps_per_fit"):
-            if getattr(self, name) < 1:
-                raise SombrlError(f"{_flag(name)} must be at least 1, not {getattr(self, name)}.")
-        if not self.hidden or min(self.hidden) < 1:
-            raise SombrlError(f"{_flag('hidden')} must be one width or more, each at least 1, not {self.hidden}.")
-        for name in ("noise_floor", "learning_rate"):
-            value = getattr(self, name)
-            if not (value > 0 and math.isfinite(value)):  # NaN fails too
-                raise SombrlError(f"{_flag(name)} must be positive and finite, not {value}.")
-        if self.noise_floor >= LARGEST_STD:
-            raise SombrlError(f"{_flag('noise_floor')} must be below {LARGEST_STD:g}, not {self.noise_floor}.")
-        for name in ("reward_loss_weight", "weight_decay"):
-            value = getattr(self, name)
-            if not (value >= 0 and math.isfinite(value)):
-                raise SombrlError(f"{_flag(name)} must be a finite number of at least 0, not {value}.")
-        if self.gradient_clip is not None and not self.gradient_clip > 0:
-            raise SombrlError(f"{_flag('gradient_clip')} must be positive (inf: no limit), not {self.gradient_clip}.")
-        if self.soft_reset_every is not None and self.soft_reset_every < 0:
-            raise SombrlError(f"{_flag('soft_reset_every')} must be 0 (never) or more, not {self.soft_reset_every}.")
-        if not 0 <= self.soft_reset_mix <= 1:
-            raise SombrlError(f"{_flag('soft_reset_mix')} must lie between 0 and 1, not {self.soft_reset_mix}.")
-        if self.target not in ("delta", "absolute"):
-            raise SombrlError(f"{_flag('target')} must be delta or absolute, not {self.target!r}.")
-
-
-def _flag(name: str) -> str:
-    return f"--ensemble.{name.replace('_', '-')}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,7 +233,7 @@ class EnsembleLearner(AbstractLearner):
     def __check_init__(self) -> None:
         """Refuse to learn the termination of a known task."""
         if self.config.learn_termination and not self.learn_task:
-            raise SombrlError(f"{_flag('learn_termination')} needs a learned task: add --reward learned.")
+            raise SombrlError("--ensemble.learn-termination needs a learned task: add --reward learned.")
 
     @property
     def heads(self) -> Heads:

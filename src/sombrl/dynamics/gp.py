@@ -5,73 +5,61 @@
 
 import dataclasses
 import functools
-from typing import Any, ClassVar
+import math
+from typing import Annotated, Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
+from annotated_types import Ge, Gt, Le
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from sombrl.config.check import Configuration
 from sombrl.dynamics.base import AbstractDrawable, AbstractInformed, AbstractLearner, AbstractVectorDynamics
 from sombrl.dynamics.gp_posterior import Pivots, Posterior, condition, log_marginal_likelihood
-from sombrl.records import AbstractTask, Prediction, SombrlError
+from sombrl.records import AbstractTask, Prediction
 from sombrl.replay import Replay
 from sombrl.theory.kernels import KERNELS, AbstractPriorDraw, KernelName, draw_prior
 
 
 @dataclasses.dataclass(frozen=True)
-class GPConfig:
+class GPConfig(Configuration, prefix="gp"):
     """The GP. Lengthscales and noise are in units of normalised data (mean 0, std 1)."""
 
     kernel: KernelName = "rbf"
     """rbf (paper), matern52, or linear; one lengthscale per input (ARD), signal variance 1."""
-    capacity: int = 2048
+    capacity: Annotated[int, Ge(1)] = 2048
     """Transitions kept; the oldest are overwritten."""
-    rank: int = 128
+    rank: Annotated[int, Ge(1)] = 128
     """Most pivots per output: bounds the cost of a prediction. The leftover is logged as model/unexplained."""
-    tolerance: float = 0.1
+    tolerance: Annotated[float, Gt(0)] = 0.1
     """Variance the pivots may leave unexplained at a data point, as a fraction of the noise variance."""
-    noise_std: float = 0.03
+    noise_std: Annotated[float, Gt(0)] = 0.03
     """Observation noise: fixed, or the start value with learn_noise (paper's code: variance 1e-3)."""
     learn_noise: bool = False
     """Fit the noise by maximum likelihood too."""
-    lengthscale: float = 1.0
+    lengthscale: Annotated[float, Gt(0)] = 1.0
     """Start value, and centre of the prior."""
-    lengthscale_prior_std: float = 1.0
+    lengthscale_prior_std: Annotated[float, Gt(0), Le(math.inf)] = 1.0
     """Std of a log-normal prior on each lengthscale, so that one dull episode cannot make the model sure of
     everything; inf = pure maximum likelihood."""
-    fit_points: int = 256
+    fit_points: Annotated[int, Ge(1)] = 256
     """Likelihood is computed on at most this many transitions (a fresh random subset per refit)."""
-    fit_steps: int = 100
+    fit_steps: Annotated[int, Ge(0)] = 100
     """Most Adam steps per refit, warm-started; stops early when the gradient is small."""
-    fit_learning_rate: float = 0.1
+    fit_learning_rate: Annotated[float, Gt(0)] = 0.1
     """Adam's, on log-lengthscales."""
-    refit_every: int = 1
+    refit_every: Annotated[int, Ge(1)] = 1
     """Iterations between refits of hyperparameters and normaliser; in between, data are only appended."""
-    draw_features: int = 256
+    draw_features: Annotated[int, Ge(1)] = 256
     """Cosines of a function drawn for Thompson sampling."""
-    norm_bound: float | None = None
+    norm_bound: Annotated[float, Gt(0), Le(math.inf)] | None = None
     """If given, plan with fₙ, the function of RKHS norm at most this that is nearest to the mean, per coordinate and
     in normalised units (the paper's sub-Gaussian setting)."""
     normalise: bool = True
     """False: data as they are, for a kernel known in physical units."""
-
-    def __post_init__(self):
-        """Refuse numbers that cannot work."""
-        for name in ("capacity", "rank", "fit_points", "refit_every", "draw_features"):
-            if getattr(self, name) < 1:
-                raise SombrlError(f"--gp.{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}.")
-        if self.fit_steps < 0:
-            raise SombrlError(f"--gp.fit-steps must be 0 or more, not {self.fit_steps}.")
-        for name in ("tolerance", "noise_std", "lengthscale", "lengthscale_prior_std", "fit_learning_rate"):
-            if not getattr(self, name) > 0:  # NaN fails too
-                raise SombrlError(f"--gp.{name.replace('_', '-')} must be positive, not {getattr(self, name)}.")
-        if self.norm_bound is not None and not self.norm_bound > 0:
-            raise SombrlError(f"--gp.norm-bound, B in ‖f‖_k <= B, must be positive, not {self.norm_bound}.")
-        if self.kernel not in KERNELS:
-            raise SombrlError(f"--gp.kernel must be one of {', '.join(KERNELS)}, not {self.kernel!r}.")
 
 
 class Normaliser(eqx.Module):

@@ -4,17 +4,18 @@ The alternative to a simulator as a prior: one set of parameters, without uncert
 """
 
 import dataclasses
-import math
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
+from annotated_types import Ge, Gt
 from jaxtyping import Array, Float, Key, PyTree
 from typing_extensions import override
 
+from sombrl.config.check import Configuration
 from sombrl.dynamics.base import AbstractLearner, AbstractVectorDynamics
 from sombrl.dynamics.coordinates import AbstractCoordinates
 from sombrl.dynamics.measurement import Rows
@@ -22,36 +23,24 @@ from sombrl.dynamics.particle_config import ParticleConfig
 from sombrl.dynamics.particle_learner import INITIAL_NOISE, ParticleLearner, ParticleState
 from sombrl.dynamics.particles import ParticleDynamics, Statistics, noise_std, raw_noise
 from sombrl.dynamics.sim_prior import AbstractSimulator, simulator_statistics
-from sombrl.records import Prediction, SombrlError
+from sombrl.records import Prediction
 from sombrl.replay import Replay
 
 SPREAD_DRAWS = 256  # parameters whose std is the unit of a parameter's step
 
 
 @dataclasses.dataclass(frozen=True)
-class GreyBoxConfig:
+class GreyBoxConfig(Configuration, prefix="system"):
     """How a simulator's parameters are fitted."""
 
-    steps: int = 10_000
+    steps: Annotated[int, Ge(1)] = 10_000
     """Gradient steps of a fit."""
-    learning_rate: float = 1e-3
+    learning_rate: Annotated[float, Gt(0)] = 1e-3
     """Adam's. A parameter's unit is the std of its prior, so one that the prior fixes stays fixed."""
-    batch_size: int = 32
+    batch_size: Annotated[int, Ge(1)] = 32
     """Transitions per step, drawn with replacement."""
     residual: bool = True
     """Networks learn what the fitted simulator gets wrong (grey box); otherwise it is all there is."""
-
-    def __post_init__(self):
-        """Refuse numbers that cannot work."""
-        for name in ("steps", "batch_size"):
-            if getattr(self, name) < 1:
-                raise SombrlError(f"{_flag(name)} must be at least 1, not {getattr(self, name)}.")
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise SombrlError(f"{_flag('learning_rate')} must be positive and finite, not {self.learning_rate}.")
-
-
-def _flag(name: str) -> str:
-    return f"--system.{name.replace('_', '-')}"
 
 
 class Residual(AbstractCoordinates):

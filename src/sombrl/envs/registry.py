@@ -11,7 +11,7 @@ import gymnasium
 from sombrl.envs.adapters.atari import FRAME_SKIP, AtariEnvs, find_game, list_games
 from sombrl.envs.adapters.atari import PREFIX as ATARI
 from sombrl.envs.adapters.dmc import PREFIX as DMC
-from sombrl.envs.adapters.dmc import DMCEnvs, check_name, list_tasks
+from sombrl.envs.adapters.dmc import DMCEnvs, check_name, list_tasks, task_names
 from sombrl.envs.adapters.dmc_vision import PREFIX as VISION
 from sombrl.envs.adapters.factories import KNOWN_TASKS, EnvSource, check_id
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
@@ -117,7 +117,7 @@ def make_envs(
         find_game(name)
         adapter = AtariEnvs
     elif isinstance(name, str):
-        check_id(name, also=tuple(WORLDS))
+        check_id(name, also=lambda: [*WORLDS, *task_names()])
     if workers:
         return ProcessEnvs(adapter, name, seeds, workers=workers, environ=environ, restart=restart, **options)
     return adapter(name, seeds, **options)

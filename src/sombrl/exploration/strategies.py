@@ -18,22 +18,22 @@ from sombrl.exploration.weight import AbstractWeight, Constant
 
 
 def greedy() -> Exploration:
-    """Certainty-equivalent planning: the reward under the mean model."""
+    """Certainty-equivalent planning: the task's reward under the mean model."""
     return Exploration(Mean(), NoBonus(), Constant(0.0))
 
 
 def pets() -> Exploration:
-    """The reward averaged over sampled futures."""
+    """The task's reward, averaged over sampled next states."""
     return Exploration(Resampled(), NoBonus(), Constant(0.0))
 
 
 def thompson() -> Exploration:
-    """Plan in one posterior sample."""
+    """Draw one sample of the posterior and plan in it."""
     return Exploration(DrawnOnce(), NoBonus(), Constant(0.0))
 
 
 def hucrl(beta: float) -> Exploration:
-    """Plan in the most favourable dynamics within ±βσ, chosen by the planner."""
+    """Let the planner choose the most favourable dynamics within ±β standard deviations."""
     return Exploration(Hallucinated(beta), NoBonus(), Constant(0.0))
 
 
@@ -43,7 +43,7 @@ def optimistic(bonus_weight: AbstractWeight, bonus: AbstractBonus | None = None)
 
 
 def unsupervised(bonus: AbstractBonus | None = None) -> Exploration:
-    """The bonus without the task's reward."""
+    """Explore without a task: the bonus alone."""
     return Exploration(Mean(), bonus or EpistemicNorm(), Constant(1.0), task_weight=0.0)
 
 

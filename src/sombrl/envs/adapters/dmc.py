@@ -231,6 +231,13 @@ def check_name(name: str) -> None:
         raise nearest(name, [f"{prefix}{domain}-{task}" for domain, task in tasks], "environment")
 
 
+def task_names() -> list[str]:
+    """The names of all tasks, where dm_control is installed."""
+    if importlib.util.find_spec("dm_control") is None:
+        return []
+    return [f"{PREFIX}{domain}-{task}" for domain, task in _suite(PREFIX).ALL_TASKS]
+
+
 def list_tasks() -> list[tuple[str, str]]:
     """Rows for `sombrl list envs`: the patterns, and the tasks of each domain where dm_control is installed."""
     about = "DeepMind Control Suite; flattened observations, 1000 frames; the reward is learned"

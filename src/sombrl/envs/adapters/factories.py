@@ -3,7 +3,7 @@
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -49,8 +49,8 @@ def make_many(source: EnvSource, count: int, kwargs: Mapping[str, Any], render: 
     return envs
 
 
-def check_id(name: str, also: tuple[str, ...] = ()) -> None:
-    """Refuse an id Gymnasium does not know; `also` are other names worth suggesting."""
+def check_id(name: str, also: Callable[[], Iterable[str]] = tuple) -> None:
+    """Refuse an id Gymnasium does not know; `also` makes other names worth suggesting."""
     module, _, bare = name.rpartition(":")
     if module:
         try:
@@ -61,7 +61,7 @@ def check_id(name: str, also: tuple[str, ...] = ()) -> None:
                 "or correct the name."
             ) from error
     if bare not in gymnasium.registry:
-        raise nearest(bare, [*also, *gymnasium.registry], "environment")
+        raise nearest(bare, [*also(), *gymnasium.registry], "environment")
 
 
 def _make_id(name: str, kwargs: Mapping[str, Any], render: bool) -> gymnasium.Env:

@@ -61,7 +61,9 @@ class GymnasiumEnvs(AbstractEnvs):
         if episode_length is not None:
             limits.append(check_count(episode_length, "episode_length") * repeat)
         if not limits:
-            raise SombrlError(f"{name} has no time limit of its own; give episode_length (in decisions).")
+            raise SombrlError(
+                f"{name} has no time limit of its own; give episode_length (--episode-length) in decisions."
+            )
         self._frame_limit = min(limits)
         length = -(-self._frame_limit // repeat)  # a last decision may have fewer frames
         discrete = isinstance(self._action_space, Discrete)

@@ -1,31 +1,30 @@
-"""The paper's experiments as data: `sombrl experiment NAME --scale small`. A new one is a file and a row here."""
+"""The paper's experiments as data: `sombrl experiment NAME --scale small`.
+
+A new one is an `Experiment` in the file of its family, or in a new file, and a row here.
+"""
 
 from sombrl.paper.experiments.base import SCALES, Cell, Evaluation, Experiment, FunctionCell, Headline, TrainCell
-from sombrl.paper.experiments.dreamer_action_cost import DREAMER_ACTION_COST
-from sombrl.paper.experiments.dreamer_atari import DREAMER_ATARI
-from sombrl.paper.experiments.dreamer_lambda import DREAMER_LAMBDA
-from sombrl.paper.experiments.dreamer_proprio import DREAMER_PROPRIO
-from sombrl.paper.experiments.dreamer_vision import DREAMER_VISION
-from sombrl.paper.experiments.gp_compute_cost import GP_COMPUTE_COST
-from sombrl.paper.experiments.gp_discounted import GP_DISCOUNTED
-from sombrl.paper.experiments.gp_episodic import GP_EPISODIC
-from sombrl.paper.experiments.gp_nonepisodic import GP_NONEPISODIC
-from sombrl.paper.experiments.gp_unsupervised import GP_UNSUPERVISED
-from sombrl.paper.experiments.lambda_strategies import LAMBDA_STRATEGIES
-from sombrl.paper.experiments.mbpo_action_cost import MBPO_ACTION_COST
-from sombrl.paper.experiments.mbpo_bonus_ablation import MBPO_BONUS_ABLATION
-from sombrl.paper.experiments.mbpo_dmc_trap import MBPO_DMC_TRAP
-from sombrl.paper.experiments.mbpo_lambda_strategies import MBPO_LAMBDA_STRATEGIES
-from sombrl.paper.experiments.mbpo_state import MBPO_STATE
-from sombrl.paper.experiments.mbpo_updates import MBPO_UPDATES
-from sombrl.paper.experiments.mbpo_vs_model_free import MBPO_VS_MODEL_FREE
-from sombrl.paper.experiments.rccar_ablation import RCCAR_ABLATION
-from sombrl.paper.experiments.rccar_margins import RCCAR_MARGINS
-from sombrl.paper.experiments.rccar_real_regression import RCCAR_REAL_REGRESSION
-from sombrl.paper.experiments.rkhs_projection import RKHS_PROJECTION
+from sombrl.paper.experiments.dreamer import (
+    DREAMER_ACTION_COST,
+    DREAMER_ATARI,
+    DREAMER_LAMBDA,
+    DREAMER_PROPRIO,
+    DREAMER_VISION,
+)
+from sombrl.paper.experiments.gp import GP_EPISODIC, LAMBDA_STRATEGIES
+from sombrl.paper.experiments.gp_cost import GP_COMPUTE_COST
+from sombrl.paper.experiments.gp_settings import GP_DISCOUNTED, GP_NONEPISODIC, GP_UNSUPERVISED
+from sombrl.paper.experiments.mbpo import MBPO_ACTION_COST, MBPO_STATE, MBPO_VS_MODEL_FREE
+from sombrl.paper.experiments.mbpo_ablations import (
+    MBPO_BONUS_ABLATION,
+    MBPO_DMC_TRAP,
+    MBPO_LAMBDA_STRATEGIES,
+    MBPO_UPDATES,
+)
+from sombrl.paper.experiments.rccar import RCCAR_ABLATION, RCCAR_MARGINS, TOLERANCE_REWARD
+from sombrl.paper.experiments.rccar_real import RCCAR_REAL_REGRESSION
 from sombrl.paper.experiments.runner import redraw, run_experiment
-from sombrl.paper.experiments.theory_lab import THEORY_LAB
-from sombrl.paper.experiments.tolerance_reward import TOLERANCE_REWARD
+from sombrl.paper.experiments.theory import RKHS_PROJECTION, THEORY_LAB
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment

@@ -5,7 +5,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sombrl.config.json import to_json
 from sombrl.config.run import RunConfig
@@ -13,6 +13,8 @@ from sombrl.storage.results import Row
 
 SCALES = ("smoke", "small", "paper")
 """smoke: does it run at all, seconds per cell; small: two CPU cores, about half an hour; paper: the paper's numbers."""
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.=-]*(/[a-z0-9][a-z0-9.=-]*)*")
 
@@ -51,7 +53,7 @@ class TrainCell:
     algorithm: str = "gp-icem"
     metrics: tuple[str, ...] = ("rollout/ep_rew_mean",)
     """Of metrics.jsonl, which must have them."""
-    extra: Callable[[dict], dict[str, float]] | None = None
+    extra: Callable[[dict[str, Any]], dict[str, float]] | None = None
     """More metrics, computed from one row of metrics.jsonl."""
     evaluation: Evaluation | None = None
     checkpoint_every: int = 1
@@ -78,7 +80,7 @@ class FunctionCell:
     """Rows that a function computes in one go; a broken one starts over."""
 
     name: str
-    function: Callable[..., list[dict]]
+    function: Callable[..., list[dict[str, Any]]]
     """Returns dictionaries with the fields of `Row` but `experiment`."""
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     """The function's arguments, plain JSON."""
@@ -149,5 +151,17 @@ class Experiment:
         return cells
 
 
-def _name(function: Callable | None) -> str | None:
-    return None if function is None else f"{function.__module__}.{function.__qualname__}"
+def recorded_as(name: str) -> Callable[[AnyFunction], AnyFunction]:
+    """The name of a function in the settings of cells, which stays the same wherever the function moves."""
+
+    def label(function: AnyFunction) -> AnyFunction:
+        function.recorded_name = name  # type: ignore[attr-defined]
+        return function
+
+    return label
+
+
+def _name(function: Callable[..., Any] | None) -> str | None:
+    if function is None:
+        return None
+    return getattr(function, "recorded_name", f"{function.__module__}.{function.__qualname__}")

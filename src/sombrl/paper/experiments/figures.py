@@ -158,6 +158,12 @@ def draw_tiles(
     return figure
 
 
+def draw_action_costs(rows: list[Row], panel: Panel, looks: Mapping[str, Look], *, title: str) -> Any:
+    """A matplotlib figure: a line of panels per environment, a column per action cost."""
+    columns = len({row.env.partition(" ")[2] for row in rows})
+    return draw_tiles(rows, panel, looks, title=title, xlabel="frames", columns=columns)
+
+
 def new_figure(width: float, height: float) -> Any:
     """An empty figure, in inches."""
     from matplotlib.figure import Figure

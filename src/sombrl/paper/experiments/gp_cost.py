@@ -1,12 +1,12 @@
-"""gp-compute-cost: table 3 of the paper (section D.5), GP rows: time per run of SOMBRL and of H-UCRL.
+"""gp-compute-cost: the time of a run of SOMBRL and of H-UCRL, the GP rows of table 3 of the paper (section D.5).
 
 All methods run in one process, one after the other, with the paper's planners: first one episode that compiles
 (`time/first_episode_s`), then a whole run with the same compiled program (`time/warm_s`). A method that would take too
 long runs fewer episodes; compare those by `time/decision_s`, warm seconds per decision and seed. The paper has, on a
 machine it does not name, 30 min (Pendulum) and 13.8 min (MountainCar) for SOMBRL and 3.0 and 2.3 times that for H-UCRL.
 
-Differs from the paper: our H-UCRL shares the planner and the GP with SOMBRL and only adds controls to the plan. Times
-are the machine's: this CSV is not the same twice, and nothing else may run meanwhile.
+Differs from the paper: our H-UCRL shares the planner and the GP with SOMBRL and only adds controls to the plan. The
+times depend on the machine, so this CSV is never the same twice; nothing else may run at the same time.
 """
 
 import contextlib
@@ -21,32 +21,35 @@ import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
 from sombrl.agent.agent import Agent
-from sombrl.paper.experiments.base import Cell, Experiment, FunctionCell, Headline
+from sombrl.paper.experiments.base import Cell, Experiment, FunctionCell, Headline, recorded_as
 from sombrl.paper.experiments.figures import LOOKS, new_figure, require, select, title_of
 from sombrl.paper.experiments.gp import ENVS, episodes_of, gp_config
 from sombrl.storage.results import Row
 
 COLD, WARM, DECISION, RATIO = "time/first_episode_s", "time/warm_s", "time/decision_s", "time/over_optimistic"
 HORIZON = {"pendulum": 20, "mountain-car": 50}  # the published
-PAPER = {"pendulum": 3.0, "mountain-car": 2.3}  # hucrl over optimistic
+PUBLISHED_RATIO = {"pendulum": 3.0, "mountain-car": 2.3}  # hucrl over optimistic
 
-Plan = dict[str, int]
-EPISODES: dict[tuple[str, str], list[tuple[int, Plan]]] = {
-    # (environment, scale): (seeds, episodes of each method)
-    ("pendulum", "smoke"): [(1, {"optimistic": 1, "hucrl": 1})],
-    ("mountain-car", "smoke"): [(1, {"optimistic": 1, "hucrl": 1})],
+Episodes = dict[str, int]
+"""Of each method."""
+SMOKE: list[tuple[int, Episodes]] = [(1, {"optimistic": 1, "hucrl": 1})]
+PAPER: list[tuple[int, Episodes]] = [(n, {"optimistic": 20, "hucrl": 20, "greedy": 20, "pets": 20}) for n in (1, 5)]
+RUNS: dict[tuple[str, str], list[tuple[int, Episodes]]] = {  # (environment, scale): (seeds, episodes of each method)
+    ("pendulum", "smoke"): SMOKE,
+    ("mountain-car", "smoke"): SMOKE,
     ("pendulum", "small"): [
         (1, {"optimistic": 20, "hucrl": 20, "greedy": 20, "pets": 3}),
         (5, {"optimistic": 5}),
     ],
     ("mountain-car", "small"): [(1, {"optimistic": 2, "hucrl": 2, "greedy": 2})],
-    ("pendulum", "paper"): [(seeds, {"optimistic": 20, "hucrl": 20, "greedy": 20, "pets": 20}) for seeds in (1, 5)],
-    ("mountain-car", "paper"): [(seeds, {"optimistic": 20, "hucrl": 20, "greedy": 20, "pets": 20}) for seeds in (1, 5)],
+    ("pendulum", "paper"): PAPER,
+    ("mountain-car", "paper"): PAPER,
 }
 
 
-def measure(env: str, scale: str, seeds: int, episodes: Plan) -> list[dict]:
-    """Seconds of whole runs of several methods, first compiling and then not."""
+@recorded_as("sombrl.experiments.gp_compute_cost.measure")
+def measure(env: str, scale: str, seeds: int, episodes: Episodes) -> list[dict[str, Any]]:
+    """Seconds of whole runs of several methods, first with compilation and then without."""
     rows = []
     planner = scale if scale == "smoke" else "paper"
     warm: dict[str, float] = {}
@@ -66,8 +69,9 @@ def measure(env: str, scale: str, seeds: int, episodes: Plan) -> list[dict]:
 
 
 def _seconds(agent: Agent, decisions: int) -> float:
-    """Of training from the start. The copy shares what is compiled and nothing that is learned."""
+    """Seconds of training from the start; the copy shares what is compiled, and the agent itself stays untrained."""
     fresh = copy.copy(agent)
+    fresh.trainer = copy.copy(agent.trainer)
     start = time.perf_counter()
     fresh.learn(decisions)
     return time.perf_counter() - start
@@ -75,14 +79,14 @@ def _seconds(agent: Agent, decisions: int) -> float:
 
 @contextlib.contextmanager
 def _without_cache() -> Iterator[None]:
-    """Compile for real: programs of earlier processes would make a cold run warm."""
+    """Compile again: programs kept by earlier processes would make a cold run warm."""
     enabled = jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
-    jax.config.update("jax_enable_compilation_cache", False)
+    jax.config.update("jax_enable_compilation_cache", False)  # type: ignore[no-untyped-call]
     compilation_cache.reset_cache()
     try:
         yield
     finally:
-        jax.config.update("jax_enable_compilation_cache", enabled)
+        jax.config.update("jax_enable_compilation_cache", enabled)  # type: ignore[no-untyped-call]
         compilation_cache.reset_cache()
 
 
@@ -95,7 +99,7 @@ def cells(scale: str) -> list[Cell]:
             {"env": env, "scale": scale, "seeds": seeds, "episodes": episodes},
         )
         for env in ENVS
-        for seeds, episodes in EPISODES[env, scale]
+        for seeds, episodes in RUNS[env, scale]
     ]
 
 
@@ -121,10 +125,8 @@ def draw(rows: list[Row]) -> Any:
             ratios = {row.method: row.value for row in select(rows, env=env, setting=setting, metric=RATIO)}
             axes.bar_label(bars, [f"{ratios[row.method]:.2f}×" for row in found], padding=2, fontsize=9)
         axes.set_xticks(range(len(methods)), [LOOKS[name].label for name in methods])
-        seeds = " and ".join(settings)
-        axes.set(
-            title=f"{title_of(env)}, {seeds} (paper: H-UCRL {PAPER.get(env, 1):g}×)", ylabel="ms per decision and seed"
-        )
+        title = f"{title_of(env)}, {' and '.join(settings)} (paper: H-UCRL {PUBLISHED_RATIO.get(env, 1):g}×)"
+        axes.set(title=title, ylabel="ms per decision and seed")
         axes.grid(axis="x", visible=False)
         axes.margins(y=0.12)
     figure.suptitle("Time of a run after compiling, and as a multiple of SOMBRL's", fontsize=11, x=0.01, ha="left")

@@ -1,26 +1,74 @@
-"""rkhs-projection: figure 5 of the paper (section B, sub-Gaussian noise): fₙ against μₙ for several B.
+"""The theory: theory-lab checks the theorems where everything is computable, rkhs-projection draws fₙ."""
 
-A function f* of known RKHS norm, few points with uniform noise, and a GP whose noise level is too small for it: the
-posterior mean μₙ follows the noise, and its norm is above that of f*. fₙ is the function of norm B nearest to μₙ in the
-posterior's own norm ‖·‖_{kₙ}; with B above ‖μₙ‖ it is μₙ itself.
-
-Differs from the paper: the function and the data are ours, for its text names none. They are one draw of six that were
-looked at, taken because μₙ overshoots visibly; with another `seed` in `cells` the best B can help less.
-"""
-
+import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sombrl.paper.experiments.base import Cell, Experiment, FunctionCell, Headline
+from sombrl.paper.experiments.base import Cell, Experiment, FunctionCell, Headline, recorded_as
 from sombrl.paper.experiments.figures import new_figure, require, select
 from sombrl.records import SombrlError
 from sombrl.runs.plots import COLORS
 from sombrl.storage.results import Row
 from sombrl.theory import projected_mean
 from sombrl.theory.kernels import rbf
+
+# theory-lab
+
+
+@recorded_as("sombrl.experiments.theory_lab.lab_cell")
+def lab_cell(cell: str, scale: str) -> list[dict[str, Any]]:
+    """The rows of one of the laboratory's measurements."""
+    from sombrl.paper.lab import CELLS
+
+    return list(CELLS[cell](scale))
+
+
+def lab_cells(scale: str) -> list[Cell]:
+    """One per measurement."""
+    from sombrl.paper.lab import CELLS
+
+    return [FunctionCell(name, lab_cell, {"cell": name, "scale": scale}) for name in CELLS]
+
+
+def draw_lab(rows: list[Row], figure: str = "regret", size: tuple[float, float] = (13.0, 7.5)) -> Any:
+    """One of the laboratory's own figures."""
+    from sombrl.paper.lab.figures import FIGURES
+
+    return FIGURES[figure]([dataclasses.asdict(row) for row in rows], new_figure(*size))
+
+
+def lab_report(rows: list[Row]) -> str:
+    """Coverage of the lemma, slopes of the regret and of the uncertainty, with their intervals."""
+    from sombrl.paper.lab import markdown
+
+    return markdown([dataclasses.asdict(row) for row in rows])
+
+
+THEORY_LAB = Experiment(
+    name="theory-lab",
+    summary="optimism lemma, regret slopes and decay of uncertainty on systems drawn from the prior",
+    figure="sections 5.1 and B, no figure",
+    cells=lab_cells,
+    draw=draw_lab,
+    more_figures={
+        "lemma": partial(draw_lab, figure="lemma", size=(13.0, 5.0)),
+        "unsupervised": partial(draw_lab, figure="unsupervised", size=(8.0, 5.0)),
+        "system": partial(draw_lab, figure="system", size=(8.0, 5.0)),
+    },
+    report=lab_report,
+)
+"""The theorems checked where everything is computable; the paper proves them and shows no such figure.
+
+Systems drawn from the GP prior itself, with known kernel, norm and noise: the optimism lemma at the theoretical λ, the
+growth of the regret in the three settings against greedy, and the decay of the unsupervised uncertainty. The systems
+and the measurements are in `sombrl.paper.lab`; here they are cells.
+"""
+
+# rkhs-projection
 
 BOUNDS = (1.0, 2.0, 3.0, 5.0)
 TRUE_NORM = 2.0
@@ -29,7 +77,8 @@ NOISE_STD = 0.05  # what the GP believes
 NOISE_BOUND = 0.25  # the noise is uniform in ±this
 
 
-def project_for_bounds(points: int, grid: int, bounds: list[float], seed: int) -> list[dict]:
+@recorded_as("sombrl.experiments.rkhs_projection.project_for_bounds")
+def project_for_bounds(points: int, grid: int, bounds: list[float], seed: int) -> list[dict[str, Any]]:
     """f*, the data, μₙ and the fₙ on a grid: metrics x, f and std by index, and the norm of every function."""
     random = np.random.default_rng(seed)
     with jax.enable_x64(True):
@@ -57,13 +106,13 @@ def project_for_bounds(points: int, grid: int, bounds: list[float], seed: int) -
     return rows
 
 
-def cells(scale: str) -> list[Cell]:
+def projection_cells(scale: str) -> list[Cell]:
     """One set of data; at scale smoke on a coarse grid."""
     options = {"points": 14, "grid": 40 if scale == "smoke" else 200, "bounds": list(BOUNDS), "seed": 5}
     return [FunctionCell("one-dimension", project_for_bounds, options)]
 
 
-def draw(rows: list[Row]) -> Any:
+def draw_projection(rows: list[Row]) -> Any:
     """A panel per B."""
     require(rows, "f")
     methods = [name for name in dict.fromkeys(row.method for row in rows) if name.startswith("B=")]
@@ -100,15 +149,16 @@ def _kernel(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _gram(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.exp(-0.5 * ((a[:, None] - b[None, :]) / LENGTHSCALE) ** 2)
+    values: np.ndarray = np.exp(-0.5 * ((a[:, None] - b[None, :]) / LENGTHSCALE) ** 2)
+    return values
 
 
-def _number(method: str, metric: str, value: float, index: int = 0) -> dict:
+def _number(method: str, metric: str, value: float, index: int = 0) -> dict[str, Any]:
     where = {"method": method, "env": "one-dimension", "setting": "sub-gaussian", "seed": 0}
     return where | {"metric": metric, "env_frames": index, "decisions": index, "value": float(value)}
 
 
-def _curve(method: str, xs: np.ndarray, values: np.ndarray) -> list[dict]:
+def _curve(method: str, xs: np.ndarray, values: np.ndarray) -> list[dict[str, Any]]:
     pairs = [
         (_number(method, "x", x, i), _number(method, "f", f, i))
         for i, (x, f) in enumerate(zip(xs, values, strict=True))
@@ -125,7 +175,16 @@ RKHS_PROJECTION = Experiment(
     name="rkhs-projection",
     summary="the mean with bounded RKHS norm against the posterior mean, for several bounds",
     figure="figure 5",
-    cells=cells,
-    draw=draw,
+    cells=projection_cells,
+    draw=draw_projection,
     headlines=(Headline("rkhs_norm", "RKHS norm"), Headline("rmse", "RMSE to the truth")),
 )
+"""Figure 5 of the paper (section B, sub-Gaussian noise): fₙ against μₙ for several B.
+
+A function f* of known RKHS norm, few points with uniform noise, and a GP whose noise level is too small for it: the
+posterior mean μₙ follows the noise, and its norm is above that of f*. fₙ is the function of norm B nearest to μₙ in the
+posterior's own norm ‖·‖_{kₙ}; with B above ‖μₙ‖ it is μₙ itself.
+
+Differs from the paper: the function and the data are ours, for its text names none. They are one draw of six that were
+tried, chosen because μₙ overshoots visibly; with another `seed` in the cell the best B can help less.
+"""

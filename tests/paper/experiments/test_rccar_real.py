@@ -10,7 +10,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from sombrl.cli.main import main
 from sombrl.dynamics.rc_car_prior import CarBodyFrame
 from sombrl.paper.experiments import EXPERIMENTS, run_experiment
-from sombrl.paper.experiments.rccar_real_regression import drawn, logs_of, markdown, report
+from sombrl.paper.experiments.rccar_real import drawn, logs_of, markdown, report
 from sombrl.paper.recordings.car_models import regression
 from sombrl.records import SombrlError
 from sombrl.runs.plots import drawing
@@ -91,10 +91,10 @@ def test_cells_know_the_contents_of_their_files_and_not_their_place(recordings, 
     ("name", "data", "sentence"),
     [
         ("rccar-real-regression", [], "needs recordings of the car (docs/recordings.md): add --data PATH"),
-        ("rccar-real-regression", ["nothing"], "cannot be trained and tested on"),
+        ("rccar-real-regression", ["nothing"], "is not enough to train and test on"),
         ("rccar-real-regression", ["empty"], "there is no npz file in empty"),
         ("rccar-real-regression", ["one/train_1.npz", "nothing.npz"], "there is no recording nothing.npz"),
-        ("rccar-real-regression", ["one"], "give another one to --data"),
+        ("rccar-real-regression", ["one"], "give --data another one"),
         ("tolerance-reward", ["one"], "tolerance-reward reads no files: leave out --data"),
     ],
 )
