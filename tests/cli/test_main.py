@@ -291,6 +291,7 @@ def test_eval_before_the_first_checkpoint(run, capsys, tmp_path):
     assert code == 2 and "nothing is saved" in err and f"sombrl resume {copy}" in err
 
 
+@pytest.mark.thorough
 def test_scripts_that_are_installed_already_find_their_entry_point():
     """The first two releases' scripts import these names, each in a process of its own."""
     for line in ("from sombrl.cli.main import main", "from sombrl.cli import main"):
