@@ -25,7 +25,7 @@ import tyro
 
 from sombrl.agent.make import make
 from sombrl.algorithms import ALGORITHMS
-from sombrl.cli.main import COMMANDS, main
+from sombrl.cli.app import COMMANDS, main
 from sombrl.controllers import PRESETS
 from sombrl.exploration import STRATEGIES
 from sombrl.paper.experiments import EXPERIMENTS
@@ -237,11 +237,11 @@ def test_make_targets_and_commands_exist(page):
 @pytest.fixture(scope="module")
 def flags():
     """The flags of all commands together, from their own help."""
-    found = {"--help", "--quick", "--version"}  # the second is the examples'
+    found = {"--help", "--help-all", "--quick", "--version"}  # the third is the examples'
     for command in COMMANDS:
         for algorithm in ALGORITHMS if command == "train" else [None]:
             with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-                main([command, *([algorithm] if algorithm else []), "--help"])
+                main([command, algorithm, "--help-all"] if algorithm else [command, "--help"])
             found |= set(re.findall(FLAG, out.getvalue()))
     return found
 

@@ -9,11 +9,11 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from sombrl import compat
-from sombrl.agent import GPICEM, MBPO, SAC, Agent, Dreamer, MaxInfoSAC, load, make
+from sombrl.agent import GPICEM, MBPO, SAC, Agent, Dreamer, MaxInfoSAC, SimFSVGD, load, make
 from sombrl.envs.check import check_env
 from sombrl.envs.registry import make_envs
 from sombrl.records import AbstractTask, Prediction, RunFault, SombrlError, Transition
-from sombrl.settings import FiniteHorizon
+from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Unsupervised
 from sombrl.training.episodic import run
 
 __version__ = "0.1.0"
@@ -26,13 +26,17 @@ __all__ = [
     "SAC",
     "AbstractTask",
     "Agent",
+    "Discounted",
     "Dreamer",
     "FiniteHorizon",
     "MaxInfoSAC",
+    "NonEpisodic",
     "Prediction",
     "RunFault",
+    "SimFSVGD",
     "SombrlError",
     "Transition",
+    "Unsupervised",
     "check_env",
     "load",
     "make",

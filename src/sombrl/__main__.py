@@ -1,6 +1,6 @@
 """`python -m sombrl`."""
 
-from sombrl.cli.main import main
+from sombrl.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from sombrl.cli import doctor
-from sombrl.cli import main as cli
+from sombrl.cli.app import main
 
 
 def sentences(level=None):
@@ -59,6 +59,6 @@ def test_a_broken_check_is_a_finding(monkeypatch, broken):
 
 
 def test_command(capsys):
-    cli.doctor([])
+    main(["doctor"])
     lines = capsys.readouterr().out.splitlines()
     assert lines and all(line.split()[0] in ("ok", "warning", "error") for line in lines)

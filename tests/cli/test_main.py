@@ -4,12 +4,14 @@ import csv
 import json
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
 import pytest
 
-from sombrl.cli.main import COMMANDS, main
+from sombrl.cli.app import COMMANDS, main
 from sombrl.storage.results import read_rows
 from tests.small import SMALL_FLAGS, call
 
@@ -28,7 +30,7 @@ from tests.small import SMALL_FLAGS, call
         ("train gp-icem --bonus-weight nan", "--bonus-weight must be a finite number"),
         ("train gp-icem --explore hucrl --beta -2", "--beta must be a finite number"),
         ("train gp-icem --gp.capacity 100", "raise --gp.capacity"),
-        ("train gp-icem --icem.num-elites 500", "num_elites"),
+        ("train gp-icem --icem.num-elites 500", "--icem.num-elites 500 must not exceed --icem.num-samples 200"),
         ("train gp-icem --seeds 0", "--seeds must be at least 1, not 0: it is how many to train, from --seed on"),
         ("train gp-icem --seeds 1000000000000", "train at most 10000 together"),
         ("train gp-icem --seed -1", "--seed must be from 0 to 2147483647"),
@@ -37,12 +39,12 @@ from tests.small import SMALL_FLAGS, call
         ("train dreamer --decisions 0", "--decisions must be at least 1, not 0: leave it out"),
         ("train dreamer --report-every 0", "--report-every must be at least 1, not 0: it is in decisions"),
         ("train dreamer --env-workers -1", "0 steps the environments in turn"),
-        ("train dreamer --envs 0", "--envs must be a whole number of at least 1"),
+        ("train dreamer --envs 0", "--envs must be at least 1"),
         ("train gp-icem --episodes 0", "--episodes must be at least 1"),
         ("train gp-icem --env mountain-car --env-kwargs slope=3", "slope"),
         ("train gp-icem --env mountain-car --env-kwargs slope", "name=value"),
         ("train gp-icem --env-kwargs max_spede=3", "max_spede"),
-        ("train gp-icem --action-cost nan", "action_cost"),
+        ("train gp-icem --action-cost nan", "--action-cost"),
         ("train gp-icem --setting discounted --discount 1", "strictly between 0 and 1"),
         ("train gp-icem --setting non-episodic --update-every 0", "--update-every must be at least 1"),
         ("export nowhere --out x.csv", "there is no run nowhere"),
@@ -143,7 +145,7 @@ def test_eval_and_lists_print_something_true(run, capsys):
     assert code == 0
     code, out, _ = call(["--help"], capsys)
     assert code == 0 and "resume" in out
-    code, out, _ = call(["train", "gp-icem", "--help"], capsys)
+    code, out, _ = call(["train", "gp-icem", "--help-all"], capsys)
     assert code == 0 and "--gp.noise-std" in out and "0.03" in out
 
 
@@ -196,11 +198,16 @@ READERS = ["resume", "eval", "plot", "export", "report", "export-policy"]
         (("run",), [], "no JSON object under 'run'", ["resume", "plot", "export"]),
         (("run", "env"), 3, "no text under 'run.env'", ["resume", "plot", "export"]),
         (("run", "env"), "pendulm", 'did you mean "pendulum"', ["resume"]),
-        (("run", "seeds"), "x", "the setting 'seeds' must be a whole number, not 'x'", ["resume", "eval"]),
+        (
+            ("run", "seeds"),
+            "x",
+            "the setting 'seeds' must be a whole number of at least 1, not 'x'",
+            ["resume", "eval"],
+        ),
         (("run", "seeds"), 10**30, "train at most 10000", ["resume"]),
         (("run", "setting"), "x", "must be one of finite-horizon", ["resume"]),
         (("run", "env_kwargs"), 3, "the setting 'env_kwargs' must be a list", ["resume", "report"]),
-        (("run", "action_cost"), True, "the setting 'action_cost' must be a number", ["resume"]),
+        (("run", "action_cost"), True, "the setting 'action_cost' must be a finite number of at least 0", ["resume"]),
         (("run", "new"), 3, "the setting 'new' is not known", ["resume"]),
         (("config", "explore"), 3, "no JSON object under 'config.explore'", ["resume", "plot", "export"]),
         (("config", "gp"), [], "the setting 'gp' must be a JSON object", ["resume"]),
@@ -282,3 +289,14 @@ def test_eval_before_the_first_checkpoint(run, capsys, tmp_path):
     shutil.rmtree(copy / "checkpoints")
     code, _, err = call(["eval", str(copy)], capsys)
     assert code == 2 and "nothing is saved" in err and f"sombrl resume {copy}" in err
+
+
+def test_scripts_that_are_installed_already_find_their_entry_point():
+    """The first two releases' scripts import these names, each in a process of its own."""
+    for line in ("from sombrl.cli.main import main", "from sombrl.cli import main"):
+        code = f"{line}; main(['--version'])"
+        done = subprocess.run(
+            [sys.executable, "-W", "error::FutureWarning", "-c", code], capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        assert done.stdout.startswith("sombrl ")

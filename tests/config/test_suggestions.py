@@ -56,7 +56,12 @@ def test_every_choice_is_checked_in_python_too(config, name, wrong):
 
 
 def test_what_was_meant():
-    assert refused(DreamerConfig(), "protocol", "papr") == 'unknown --protocol "papr": did you mean "paper"?'
-    wanted = 'unknown --schedule "sometimes": choose one of constant, auto'
+    assert refused(DreamerConfig(), "protocol", "papr") == (
+        "--protocol must be one of paper, head, not 'papr': did you mean \"paper\"?"
+    )
+    wanted = "--schedule must be one of constant, auto, not 'sometimes'."
     assert refused(DreamerExplore(), "schedule", "sometimes") == wanted
-    assert refused(RunConfig(), "setting", "discount") == 'unknown --setting "discount": did you mean "discounted"?'
+    assert refused(RunConfig(), "setting", "discount") == (
+        "--setting must be one of finite-horizon, discounted, non-episodic, unsupervised, not 'discount': "
+        'did you mean "discounted"?'
+    )

@@ -201,8 +201,9 @@ def test_nonsense_is_refused_in_a_sentence(wrong):
     config = ICEMConfig()
     for name, value in wrong.items():  # past the type checks, which only the tests have
         object.__setattr__(config, name, value)
-    with pytest.raises(SombrlError, match=next(reversed(wrong))) as caught:
+    flag = "--icem." + next(reversed(wrong)).replace("_", "-")
+    with pytest.raises(SombrlError, match=flag) as caught:
         config.__post_init__()
     assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
-    with pytest.raises(Exception, match=next(reversed(wrong))):  # and the constructor does call it
+    with pytest.raises(Exception, match=f"{flag}|{next(reversed(wrong))}"):  # and the constructor does call it
         ICEMConfig(**wrong)

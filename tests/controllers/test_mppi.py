@@ -51,5 +51,5 @@ def test_one_iteration_is_the_weighted_mean_of_the_samples():
     ids=str,
 )
 def test_nonsense_is_refused_in_a_sentence(wrong):
-    with pytest.raises(SombrlError, match=next(iter(wrong))):
+    with pytest.raises(SombrlError, match="--mppi." + next(iter(wrong)).replace("_", "-")):
         MPPIConfig(**wrong)

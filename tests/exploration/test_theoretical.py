@@ -67,8 +67,11 @@ def test_it_grows_with_the_data_of_a_run():
         (lambda: TheoryConfig(norm_bound=0.0), "--theory.norm-bound must be positive"),
         (lambda: TheoryConfig(factor=-1.0), "--theory.factor"),
         (lambda: TheoryConfig(reward_max=float("nan")), "--theory.reward-max"),
-        (lambda: TheoryConfig(policy_lipschitz=-0.1), "--theory.policy-lipschitz must be 0 or more"),
-        (lambda: TheoryConfig(delta=1.0), "--theory.delta must lie strictly between 0 and 1"),
+        (
+            lambda: TheoryConfig(policy_lipschitz=-0.1),
+            "--theory.policy-lipschitz must be a finite number of at least 0",
+        ),
+        (lambda: TheoryConfig(delta=1.0), "--theory.delta must be strictly between 0 and 1"),
         (lambda: theoretical(NonEpisodic(), TheoryConfig(noise="sub-gaussian"), 2), "finite-horizon only"),
         (
             lambda: theoretical(FiniteHorizon(200), TheoryConfig(noise="sub-gaussian", policy_lipschitz=1.0), 2),

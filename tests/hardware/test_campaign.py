@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_episodes_are_loaded_as_they_were_saved(tmp_path, finished):
 
 
 @pytest.mark.parametrize("lost", ["episode 1 on", "policy 2 and episode 2", "episode 2", "metrics of 2"])
-def test_what_is_missing_is_done_again_to_the_same_bits(lost, finished, tmp_path):
+def test_missing_files_are_made_again_bit_exactly(lost, finished, tmp_path):
     """Whatever a kill leaves out, the campaign ends as one that was never disturbed."""
     campaign = Campaign(shutil.copytree(finished.path, tmp_path / "c"))
     gone = {
@@ -184,6 +185,41 @@ def test_a_stop_while_waiting_or_driving(tmp_path):
     assert campaign.committed() == 3
 
 
+class Killed(Inline):
+    """A learner whose process is killed whenever it is looked at, `times` in all."""
+
+    def __init__(self, campaign, times):
+        super().__init__(campaign)
+        self.times = times
+
+    def check(self):
+        if self.times:
+            self.times -= 1
+            self._process = subprocess.Popen(["sleep", "60"])
+            self._process.kill()
+            self._process.wait()
+            LearnerClient.check(self)
+        super().check()
+
+
+def test_a_killed_learner_is_started_again_and_the_car_stands(finished, tmp_path):
+    campaign, told = begin(tmp_path / "c"), []
+    Controller(campaign, simulated(), Killed(campaign, 1), tell=told.append).run()
+    assert same(contents(campaign), contents(finished)) and "killed by signal 9" in told[0]
+    assert "Starting it again" in told[0]
+
+
+def test_a_learner_that_is_killed_too_often_ends_the_campaign(tmp_path):
+    campaign, car = begin(tmp_path / "c"), simulated()
+    with pytest.raises(Lost, match="killed by signal 9"):
+        drive(campaign, car, Killed(campaign, 2))
+    rows = [row for row in EventLog.read(campaign.events_path) if row["event"] == "learner-lost"]
+    assert [(row["episode"], row["car"], row["lost"]) for row in rows] == [(0, "stopped", 1), (0, "stopped", 2)]
+    assert campaign.missing_policy() == 0 and car.throttle() == 0.0
+    with pytest.raises(Lost):
+        drive(campaign, car, Killed(campaign, 1), restarts=0)
+
+
 def test_a_learner_that_is_silent_or_fails_is_told_apart(tmp_path):
     campaign = begin(tmp_path / "c", trainer_options=("fail_at=0",))
     with pytest.raises(Lost, match=r"no learner has been heard of.*python -m sombrl\.hardware\.learner"):
@@ -238,7 +274,7 @@ def test_only_the_number_of_episodes_may_change(finished):
         ("run c --trainer random --episodes 0", "--episodes must be at least 1"),
         ("run c --trainer random --rate 0", "--rate must be between"),
         ("run c --trainer random --reset auto", "--reset-policy"),
-        ("run c --trainer random --supervisor.speed-cap 0", "--supervisor.speed-cap must be a positive number"),
+        ("run c --trainer random --supervisor.speed-cap 0", "--supervisor.speed-cap must be positive and finite"),
         ("status c", "there is no campaign c"),
         ("check c.npz", "there is no file c.npz"),
     ],
@@ -284,7 +320,7 @@ def test_a_damaged_file_is_named(kind, capsys, finished, tmp_path):
     assert campaign.committed() == 2
 
 
-def test_a_gap_is_named(finished, tmp_path):
+def test_a_missing_episode_is_named(finished, tmp_path):
     campaign = Campaign(shutil.copytree(finished.path, tmp_path / "c"))
     campaign.episode_path(1).unlink()
     with pytest.raises(SombrlError, match=r"001\.npz is missing though later ones"):

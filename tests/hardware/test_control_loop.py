@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from sombrl.hardware.backend import PERIOD
+from sombrl.hardware.backend import PERIOD, SimulatedClock
 from sombrl.hardware.control_loop import run_episode
 from sombrl.hardware.controller import Operator, is_home
 from sombrl.hardware.encoding import ActionStack
@@ -26,6 +26,13 @@ from tests.hardware.parts import White, constant, random_actor, simulated
 WIDE = SupervisorConfig(field_x=(-50.0, 50.0), field_y=(-50.0, 50.0))
 
 
+class Sleepy(SimulatedClock):
+    """Always 2 ms late."""
+
+    def sleep_until(self, moment):
+        super().sleep_until(moment + 0.002)
+
+
 def real(**options):
     backend = SimBackend(SimConfig(**options))
     backend.reset("teleport")
@@ -33,17 +40,21 @@ def real(**options):
 
 
 def test_ticks_are_due_by_the_clock_and_lateness_does_not_add_up():
-    backend, called = real(), []
+    """A clock that wakes up 2 ms late, and work of 12 ms: a loop that sleeps after its work would run at 22 Hz."""
+    backend, called = simulated(), []
+    backend.clock = Sleepy()
+    backend.reset("teleport")
 
     def policy(obs):
-        called.append(time.monotonic())
-        time.sleep(0.012)  # a third of the period: a loop that sleeps after its work would run at 22 Hz
+        called.append(backend.clock.now())
+        SimulatedClock.sleep_until(backend.clock, backend.clock.now() + 0.012)
         return np.zeros(2)
 
     episode = run_episode(backend, policy, Supervisor(backend), steps=45)
-    expected = 44 + np.sum(np.diff(episode.slot) - 1)
-    assert (called[-1] - called[0]) / PERIOD == pytest.approx(expected, abs=0.5)
-    assert episode.timing()["work_p50_ms"] >= 12.0
+    np.testing.assert_array_equal(episode.slot, np.arange(46))
+    np.testing.assert_allclose(np.diff(called), PERIOD, atol=1e-9)
+    np.testing.assert_allclose(episode.woke, 0.002, atol=1e-9)
+    assert episode.timing()["work_p50_ms"] == pytest.approx(12.0)
 
 
 def test_a_busy_process_beside_it_does_not_hold_it_up():
@@ -127,12 +138,13 @@ def test_a_replay_in_real_time_keeps_the_times_of_the_log():
     again = run_episode(
         replay, lambda obs: called.append(time.monotonic()) or actor(obs), Supervisor(replay, WIDE), steps=20
     )
-    assert called[-1] - called[0] == pytest.approx(again.slot[-2] * PERIOD, abs=0.02)
+    late = np.array(called) - again.slot[:-1] * PERIOD
+    assert np.median(late - late.min()) < 0.02  # lateness does not add up; one tick may be late on a busy machine
     same = np.flatnonzero(again.seen)
     np.testing.assert_array_equal(again.pose[same], recorded.pose[again.slot[same]])
 
 
-def test_a_replay_that_is_over_is_a_car_that_nobody_sees():
+def test_frames_are_invalid_after_the_end_of_a_replay():
     backend = simulated()
     backend.reset("teleport")
     recorded = run_episode(backend, constant(), Supervisor(backend), steps=5)

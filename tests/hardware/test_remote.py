@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 
+from sombrl.hardware.backend import Health
 from sombrl.hardware.control_loop import run_episode
 from sombrl.hardware.remote import RemoteBackend, answer_line, serve
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
@@ -19,10 +20,22 @@ from sombrl.records import RunFault, SombrlError
 from tests.hardware.parts import ROOT, Car, constant
 
 
-def served(address, **options):
+class Recorded(Car):
+    """Remembers what it was sent."""
+
+    def __init__(self, config):
+        self.sent = []
+        super().__init__(config)
+
+    def _send(self, now, steer, throttle):
+        self.sent.append((now, steer, throttle))
+        super()._send(now, steer, throttle)
+
+
+def served(address, stop_on_hang_up=False, **options):
     """A car in this process that others can drive."""
-    car, ready = Car(SimConfig(**options)), threading.Event()
-    flags = {"stop_on_hang_up": False, "ready": ready}
+    car, ready = Recorded(SimConfig(**options)), threading.Event()
+    flags = {"stop_on_hang_up": stop_on_hang_up, "ready": ready}
     threading.Thread(target=serve, args=(car, address), kwargs=flags, daemon=True).start()
     assert ready.wait(5)
     return car
@@ -48,29 +61,75 @@ def test_an_episode_over_a_socket(tmp_path):
 
 
 def test_silence_is_an_invalid_frame_and_late_answers_are_thrown_away(tmp_path):
-    """A server that sleeps before its first answer: the loop does not wait for it."""
-    listener = socket.socket(socket.AF_UNIX)
+    """A server that holds its first answer back: the loop does not wait for it."""
+    listener, held = socket.socket(socket.AF_UNIX), threading.Event()
     listener.bind(str(tmp_path / "car"))
     listener.listen()
     car = SimBackend(SimConfig())
 
     def answer():
         connection, _ = listener.accept()
-        for number, line in enumerate(connection.makefile("rb")):
-            time.sleep(0.1 if number == 0 else 0.0)
+        for line in connection.makefile("rb"):
+            held.wait(30)
             connection.sendall(answer_line(car, line))
 
     threading.Thread(target=answer, daemon=True).start()
     backend = RemoteBackend(str(tmp_path / "car"), patience=0.02)
     backend.connect()
-    start = time.monotonic()
-    assert not backend.observe().valid
-    assert time.monotonic() - start < 0.08
-    time.sleep(0.15)
-    assert backend.observe().valid and backend.health().requested_frames == 2
+    assert not backend.observe().valid and not held.is_set()
+    held.set()
+    backend.patience = 30.0
+    seen = backend.observe()
+    assert seen.valid and seen.frame_id == 2 and backend.health().requested_frames == 2
 
 
-def test_nobody_there_is_a_sentence(tmp_path):
+MALFORMED = [b"[]", b"{}", b"no JSON", b'{"call": "observe"}', b'{"id": 1, "call": "command"}']
+
+
+@pytest.mark.parametrize("line", MALFORMED)
+def test_a_malformed_line_stops_the_car_and_the_next_controller_is_answered(line, tmp_path, capfd):
+    address = str(tmp_path / "car")
+    car = served(address, stop_on_hang_up=True, watchdog=100.0)
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(10)
+        stranger.connect(address)
+        car.command(0.0, 0.4, time.monotonic())
+        stranger.sendall(line + b"\n")
+        assert stranger.recv(1) == b""  # hung up
+    backend = RemoteBackend(address, patience=10.0)
+    backend.connect()
+    assert backend.observe().valid
+    assert [command[1:] for command in car.sent] == [(0.0, 0.4), (0.0, 0.0)]
+    assert "hung up after" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["[]", '{"x": 1}', '{"id": ID, "observation": {}}', '{"id": ID, "ack": {"evil": 1}}'])
+def test_answers_that_make_no_sense_are_silence(what, tmp_path):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "car"))
+    listener.listen()
+
+    def answer():
+        connection, _ = listener.accept()
+        for number, _ in enumerate(connection.makefile("rb"), start=1):
+            connection.sendall(what.replace("ID", str(number)).encode() + b"\n")
+
+    threading.Thread(target=answer, daemon=True).start()
+    backend = RemoteBackend(str(tmp_path / "car"), patience=0.05)
+    backend.connect()
+    assert not backend.observe().valid and not backend.command(0.0, 0.4, time.monotonic()).accepted
+    assert backend.health() == Health()
+
+
+def test_a_file_in_the_place_of_a_socket_is_kept(tmp_path):
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    with pytest.raises(SombrlError, match="cannot listen at"):
+        serve(SimBackend(SimConfig()), str(precious))
+    assert precious.read_text() == "mine"
+
+
+def test_no_server_is_refused_in_one_sentence(tmp_path):
     with pytest.raises(SombrlError, match="no car answers at"):
         RemoteBackend(str(tmp_path / "nobody")).connect()
 
@@ -89,26 +148,31 @@ run_episode(backend, lambda obs: np.array([0.0, 0.6]), Supervisor(backend), step
 """
 
 
-@pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGSTOP"])
-def test_a_car_whose_controller_is_killed_or_frozen_stops_by_itself(signal_name, tmp_path):
-    """Its own watchdog does it: nobody else is left (the server is told not to help)."""
+def test_a_car_whose_controller_is_frozen_or_killed_stops_by_itself(tmp_path):
+    """Its own watchdog does it: nothing else is left (the server is told not to help)."""
     address = str(tmp_path / "car")
     car = served(address, noise=0.0)
     script = textwrap.dedent(DRIVER.format(root=str(ROOT), address=address))
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == "driving\n"
-        deadline = time.monotonic() + 10
-        while car.throttle() == 0.0 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert car.throttle() == pytest.approx(0.24)  # 0.6 of the scale 0.4
-        process.send_signal(getattr(signal, signal_name))
-        time.sleep(0.35)  # the radio's 0.1 s, the watchdog's 0.1 s, and a busy machine
-        assert car.throttle() == 0.0 and car.health().watchdog_stops >= 1
-        before = car.truth()[3]
-        time.sleep(0.5)
-        assert 0 <= car.truth()[3] < before
+        for number, name in enumerate(("SIGSTOP", "SIGKILL"), start=1):
+            wait_until(lambda: car.throttle() == pytest.approx(0.24))  # 0.6 of the scale 0.4
+            process.send_signal(getattr(signal, name))
+            time.sleep(0.35)  # the radio's 0.1 s, the watchdog's 0.1 s, and a busy machine
+            assert car.throttle() == 0.0 and car.health().watchdog_stops >= number
+            before = car.truth()[3]
+            time.sleep(0.3)
+            assert 0 <= car.truth()[3] < before
+            process.send_signal(signal.SIGCONT)  # drives on, if it can
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,24 +1,34 @@
 """How agents come about: by the name of an algorithm, by its own constructor, or from a run's folder."""
 
 import dataclasses
-from pathlib import Path
-from typing import Any
+import functools
+import pathlib
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ParamSpec
 
 from sombrl.agent.agent import Agent
 from sombrl.algorithms import ALGORITHMS
+from sombrl.algorithms.settings import fields_of
+from sombrl.config.check import shown
+from sombrl.config.fields import Path, changed
+from sombrl.config.hints import unknown
 from sombrl.config.json import from_json
+from sombrl.config.kinds import Kind, from_plain, kinds_of
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
 from sombrl.errors import SombrlError
 from sombrl.storage.run_folder import RunFolder
 
+Settings = ParamSpec("Settings")
 
-def load(path: str | Path, env: Any = None, *, fresh: bool = False) -> Agent:
+
+def load(path: str | pathlib.Path, env: Any = None, *, fresh: bool = False) -> Agent:
     """The agent of a run folder. `env` is needed only when it was made with an object instead of a name.
 
     `fresh` takes the configuration alone and leaves the agent untrained.
     """
-    folder = RunFolder.open(Path(path))
+    folder = RunFolder.open(pathlib.Path(path))
     data = folder.settings
     if data.get("env_is_object") and env is None:
         raise SombrlError(f"{path} was trained on an environment object: give it again, load(path, env=...).")
@@ -26,7 +36,8 @@ def load(path: str | Path, env: Any = None, *, fresh: bool = False) -> Agent:
     try:
         if algorithm not in ALGORITHMS:
             raise nearest(algorithm, ALGORITHMS, "algorithm")
-        config, run_config = from_json(ALGORITHMS[algorithm].config, data["config"]), from_json(RunConfig, data["run"])
+        config: Any = from_json(ALGORITHMS[algorithm].config, data["config"])
+        run_config = from_json(RunConfig, data["run"])
         agent = Agent(algorithm, config, run_config, env)
     except SombrlError as error:
         raise SombrlError(f"{folder.path / 'config.json'}: {error}") from error
@@ -38,53 +49,77 @@ def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Ag
     (explore, bonus_weight, …), or the algorithm; `gp={"rank": 64}` sets fields of a nested config."""
     if algorithm not in ALGORITHMS:
         raise nearest(algorithm, ALGORITHMS, "algorithm")
-    config = ALGORITHMS[algorithm].config() if config is None else config
-    run_fields = {field.name for field in dataclasses.fields(RunConfig)}
-    explore_fields = {field.name for field in dataclasses.fields(config.explore)}
-    own_fields = {field.name for field in dataclasses.fields(config)} - {"explore"}
-    for name in settings:
-        if name not in run_fields | explore_fields | own_fields:
-            raise nearest(name, run_fields | explore_fields | own_fields, "setting", see="help(sombrl.make)")
-
-    def chosen(part: Any, names: set[str]) -> dict[str, Any]:
-        given = {name: settings[name] for name in names & set(settings)}
-        given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-        return {
-            name: dataclasses.replace(getattr(part, name), **value) if isinstance(value, dict) else value
-            for name, value in given.items()
-        }
-
-    explore = dataclasses.replace(config.explore, **chosen(config.explore, explore_fields))
-    own = chosen(config, own_fields)
-    run_settings = {name: settings[name] for name in run_fields & set(settings)}
+    if env is None:
+        raise SombrlError(
+            'an agent needs an environment: a name such as "Pendulum-v1", a gymnasium.Env, or a function that makes '
+            "one."
+        )
+    row = ALGORITHMS[algorithm]
+    kind = row.config
+    settled: Any = kind() if config is None else config
+    if not isinstance(settled, kind):
+        raise SombrlError(f"the config of {algorithm} must be a {kind.__name__}, not {shown(config)}.")
     if isinstance(env, str):
-        run_settings["env"] = env
-    if isinstance(run_settings.get("env_kwargs"), dict):
-        run_settings["env_kwargs"] = tuple(f"{name}={value}" for name, value in run_settings["env_kwargs"].items())
-    config = dataclasses.replace(config, explore=explore, **own)
-    return Agent(algorithm, config, RunConfig(**run_settings), None if isinstance(env, str) else env)
+        settings["env"] = env
+    if isinstance(settings.get("env_kwargs"), Mapping):
+        settings["env_kwargs"] = tuple(f"{name}={value}" for name, value in settings["env_kwargs"].items())
+    values = _values(algorithm, settled, settings)
+    row.refuse_names(settings)
+    row.refuse_values({path[-1]: value for path, value in values.items() if path[1:-1] in ((), ("explore",))})
+    run = {path[1:]: value for path, value in values.items() if path[0] == "run"}
+    own = {path[1:]: value for path, value in values.items() if path[0] == "config"}
+    return Agent(algorithm, changed(settled, own), changed(RunConfig(), run), None if isinstance(env, str) else env)
 
 
-def MBPO(env: Any, **settings: Any) -> Agent:
-    """An ensemble, and a policy that learns from it; see `make` for the settings."""
-    return make("mbpo", env, **settings)
+def constructs(algorithm: str) -> Callable[[Callable[Settings, Agent]], Callable[Settings, Agent]]:
+    """Make of a function, of which only the signature counts, the constructor of an algorithm's agents."""
+
+    def decorate(signature: Callable[Settings, Agent]) -> Callable[Settings, Agent]:
+        @functools.wraps(signature)
+        def construct(*env: Any, **settings: Any) -> Agent:
+            if len(env) > 1:
+                raise SombrlError(
+                    f"{signature.__name__} takes the environment alone by position, and all settings by name, as in "
+                    f'{signature.__name__}("Pendulum-v1", seed=0).'
+                )
+            return make(algorithm, env[0] if env else settings.pop("env", None), **settings)
+
+        return typing.cast(Callable[Settings, Agent], construct)
+
+    return decorate
 
 
-def SAC(env: Any, **settings: Any) -> Agent:
-    """Soft actor-critic; see `make` for the settings."""
-    return make("sac", env, **settings)
+def _values(algorithm: str, config: Any, settings: Mapping[str, Any]) -> dict[Path, Any]:
+    """Where each setting goes: ("run", "seed"), ("config", "gp", "rank")."""
+    places: dict[str, tuple[Path, type]] = {name: (("run", name), RunConfig) for name in kinds_of(RunConfig)}
+    places |= {name: (("config", name), type(config)) for name in kinds_of(type(config)) if name != "explore"}
+    explore = type(config.explore)
+    places |= {name: (("config", "explore", name), explore) for name in kinds_of(explore)}
+    found: dict[Path, Any] = {}
+    for name, value in settings.items():
+        if name not in places:
+            lacks = ALGORITHMS[algorithm].lacks
+            known = [one for one in fields_of(algorithm) if one not in lacks]
+            raise unknown(name, known, "setting", _as_argument, "help(sombrl.make)")
+        path, owner = places[name]
+        found |= dict(_inside(kinds_of(owner)[name], path, value, name))
+    return found
 
 
-def MaxInfoSAC(env: Any, **settings: Any) -> Agent:
-    """Soft actor-critic with a bonus for information; see `make` for the settings."""
-    return make("maxinfo-sac", env, **settings)
+def _inside(kind: Kind, path: Path, value: Any, name: str) -> Iterator[tuple[Path, Any]]:
+    """A value by its path; those of a nested configuration that is given as a dict one by one."""
+    if not (isinstance(value, Mapping) and dataclasses.is_dataclass(kind.base)):
+        yield path, from_plain(kind, value) if isinstance(value, list) else value
+        return
+    kinds = kinds_of(kind.base)
+    for inner, one in value.items():
+        if inner not in kinds:
+            known = [f"{name}.{known}" for known in kinds]
+            raise unknown(f"{name}.{inner}", known, "setting", _as_argument, "help(sombrl.make)")
+        yield from _inside(kinds[inner], (*path, inner), one, f"{name}.{inner}")
 
 
-def Dreamer(env: Any, **settings: Any) -> Agent:
-    """A latent world model and a policy trained inside it; see `make` for the settings."""
-    return make("dreamer", env, **settings)
-
-
-def GPICEM(env: Any, **settings: Any) -> Agent:
-    """GP dynamics planned with iCEM; see `make` for the settings."""
-    return make("gp-icem", env, **settings)
+def _as_argument(name: str) -> str:
+    """A field as one writes it in Python: rank of gp as gp={"rank": ...}."""
+    part, dot, inner = name.partition(".")
+    return f'{part}={{"{inner}": ...}}' if dot else f'"{part}"'

@@ -1,12 +1,15 @@
 """What an algorithm is: a frozen config, and a function that builds the parts (or the whole trainer) from it."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from sombrl.config.kinds import kinds_of
 from sombrl.config.run import RunConfig
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.maker import EnvMaker
+from sombrl.errors import SombrlError
+from sombrl.exploration.weight import TheoryConfig
 from sombrl.settings import Setting
 from sombrl.training.base import Trainer
 from sombrl.training.episodic import EpisodicTrainer
@@ -28,9 +31,13 @@ class Algorithm:
     build: Build | None
     summary: str
     trainer: MakeTrainer | None = None
+    lacks: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Settings ("decisions") and choices ("schedule=auto") that mean nothing to it, and why, to be read after them."""
 
     def make_trainer(self, config: Any, run: RunConfig, maker: EnvMaker) -> Trainer[Any]:
         """An untrained trainer."""
+        names = {key.partition("=")[0] for key in self.lacks if "=" in key}
+        self.refuse_values({name: getattr(run, name, getattr(config.explore, name, None)) for name in names})
         if self.trainer is not None:
             return self.trainer(config, run, maker)
         assert self.build is not None, f"{self.name} has neither parts nor a trainer"
@@ -39,3 +46,30 @@ class Algorithm:
         parts = self.build(config, envs, setting)
         kind = OnlineTrainer if parts.online else EpisodicTrainer
         return kind(config, run, maker, envs, setting, parts)
+
+    def refuse_values(self, given: Mapping[str, Any]) -> None:
+        """Refuse values of settings that the algorithm cannot have."""
+        for name, value in given.items():
+            if isinstance(value, str) and (why := self.lacks.get(f"{name}={value}")):
+                raise SombrlError(f"--{name.replace('_', '-')} {value} {why}")
+
+    def refuse_names(self, given: Iterable[str]) -> None:
+        """Refuse settings that the algorithm does nothing with."""
+        for name in given:
+            if why := self.lacks.get(name):
+                raise SombrlError(f"--{name.replace('_', '-')} {why}")
+
+
+EPISODIC = {
+    "decisions": "is for algorithms that learn at every decision: give --episodes, not --decisions.",
+    "report_every": "is for algorithms that learn at every decision: there is a report after every episode here.",
+}
+"""What an algorithm lacks that learns between episodes."""
+NO_INFORMATION = {
+    "schedule=theoretical": "is for gp-icem only: its model counts the information it has gained.",
+    **{
+        name: "is for --schedule theoretical, which is for gp-icem only: leave it out."
+        for name in ("theory", *(f"theory.{name}" for name in kinds_of(TheoryConfig)))
+    },
+}
+"""What an algorithm lacks whose model does not count its information gain."""

@@ -15,10 +15,21 @@ def _trainer(config: DreamerConfig, run: RunConfig, maker: EnvMaker) -> Trainer[
     return DreamerTrainer(config, run, maker)
 
 
+OWN_DISCOUNT = "does not go with dreamer, which learns from episodes with a discount of its own: leave it out."
+NEVER_RESET = "is for --setting non-episodic, and dreamer learns from episodes: leave it out."
+
 DREAMER = Algorithm(
     "dreamer",
     DreamerConfig,
     None,
     "a latent world model, and a policy trained inside it; images and vectors",
     _trainer,
+    lacks={
+        "downstream": "is not for dreamer: explore without a task (--explore unsupervised --out RUN), then train for "
+        "each with --start-from RUN.",
+        "setting=discounted": OWN_DISCOUNT,
+        "setting=non-episodic": "never resets, and dreamer learns from episodes: leave it out.",
+        **dict.fromkeys(("discount", "growing_horizon", "horizon_floor"), OWN_DISCOUNT),
+        **dict.fromkeys(("update_every", "update_rule", "update_threshold", "update_minimum"), NEVER_RESET),
+    },
 )

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from sombrl.algorithms.base import Algorithm, Parts
-from sombrl.config.suggestions import check_choices
+from sombrl.algorithms.base import EPISODIC, Algorithm, Parts
+from sombrl.config.check import Configuration
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.icem import ICEM, ICEMConfig, cem
 from sombrl.controllers.mppi import MPPI, MPPIConfig
@@ -22,7 +22,7 @@ from sombrl.settings import Setting
 
 
 @dataclasses.dataclass(frozen=True)
-class GPICEMConfig:
+class GPICEMConfig(Configuration):
     """Exact Gaussian-process dynamics, model-predictive control with iCEM."""
 
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=ExploreConfig)
@@ -35,10 +35,6 @@ class GPICEMConfig:
     gp: GPConfig = dataclasses.field(default_factory=GPConfig)
     icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
     mppi: MPPIConfig = dataclasses.field(default_factory=MPPIConfig)
-
-    def __post_init__(self):
-        """Refuse unknown names."""
-        check_choices(self)
 
 
 def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
@@ -60,8 +56,6 @@ def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
                 f"--model true needs one of sombrl's own worlds (`sombrl list envs`): {spec.name} is not one."
             )
         learner = TrueLearner(envs.world, spec.action_repeat)
-    if config.explore.schedule == "auto":
-        raise SombrlError("--schedule auto tunes λ against a policy, and a planner has none: use --schedule constant.")
     if config.explore.schedule == "theoretical" and config.gp.kernel == "linear":
         raise SombrlError("--schedule theoretical needs a bounded kernel: use --gp.kernel rbf or matern52.")
     return Parts(
@@ -82,4 +76,10 @@ def _controller(config: GPICEMConfig) -> AbstractController:
             return MPPI(config.mppi)
 
 
-GP_ICEM = Algorithm("gp-icem", GPICEMConfig, build, "exact GP dynamics, planned with iCEM (small state spaces)")
+GP_ICEM = Algorithm(
+    "gp-icem",
+    GPICEMConfig,
+    build,
+    "exact GP dynamics, planned with iCEM (small state spaces)",
+    lacks={**EPISODIC, "schedule=auto": "tunes λ against a policy, and a planner has none: use --schedule constant."},
+)

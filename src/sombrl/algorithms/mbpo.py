@@ -8,9 +8,10 @@ import dataclasses
 from typing import Annotated, Literal
 
 import tyro
+from annotated_types import Ge
 
-from sombrl.algorithms.base import Algorithm, Parts
-from sombrl.config.suggestions import check_choices
+from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts
+from sombrl.config.check import Configuration
 from sombrl.controllers.icem import ICEM, ICEMConfig
 from sombrl.controllers.sac import SAC
 from sombrl.controllers.sac_config import SACConfig
@@ -28,23 +29,17 @@ def _explore() -> ExploreConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class MBPOConfig:
+class MBPOConfig(Configuration):
     """An ensemble of neural networks, and a policy that learns from it and from the world."""
 
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_explore)
     controller: Literal["sac", "icem"] = "sac"
-    """Learn a policy (MBPO), or plan every decision (PETS proper)."""
-    capacity: int = 1_000_000
+    """Learn a policy, or plan. The first is MBPO, the second PETS."""
+    capacity: Annotated[int, Ge(1)] = 1_000_000
     """Transitions kept per seed; the oldest are overwritten."""
     ensemble: EnsembleConfig = dataclasses.field(default_factory=lambda: EnsembleConfig(soft_reset_every=500_000))
     sac: SACConfig = dataclasses.field(default_factory=SACConfig)
     icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
-
-    def __post_init__(self):
-        """Refuse an unknown name and an impossible capacity."""
-        check_choices(self)
-        if self.capacity < 1:
-            raise SombrlError(f"--capacity must be at least 1 transition, not {self.capacity}.")
 
 
 def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
@@ -70,4 +65,10 @@ def tuned(sac: SACConfig, explore: ExploreConfig) -> SACConfig:
     return sac if explore.schedule == "auto" else dataclasses.replace(sac, bonus_weight_lr=0.0)
 
 
-MBPO = Algorithm("mbpo", MBPOConfig, build, "an ensemble and a policy that learns from it (SAC); or planned with iCEM")
+MBPO = Algorithm(
+    "mbpo",
+    MBPOConfig,
+    build,
+    "an ensemble and a policy that learns from it (SAC); or planned with iCEM",
+    lacks=NO_INFORMATION,
+)

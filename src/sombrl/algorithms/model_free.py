@@ -4,9 +4,12 @@ import dataclasses
 from typing import Annotated
 
 import tyro
+from annotated_types import Ge
 
-from sombrl.algorithms.base import Algorithm, Parts
+from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts
 from sombrl.algorithms.mbpo import tuned
+from sombrl.config.check import Configuration
+from sombrl.config.kinds import kinds_of
 from sombrl.controllers.sac import SAC
 from sombrl.controllers.sac_config import MODEL_FREE, SACConfig
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
@@ -14,6 +17,7 @@ from sombrl.dynamics.none import NoLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.guards import require_vectors
 from sombrl.exploration.config import ExploreConfig
+from sombrl.exploration.strategies import NONEPISODIC_NAMES, STRATEGIES
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
 
@@ -27,21 +31,21 @@ def _information() -> ExploreConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class SACAlgorithmConfig:
+class SACAlgorithmConfig(Configuration):
     """Soft actor-critic."""
 
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_task_alone)
-    capacity: int = 1_000_000
+    capacity: Annotated[int, Ge(1)] = 1_000_000
     """Transitions kept per seed; the oldest are overwritten."""
     sac: SACConfig = MODEL_FREE
 
 
 @dataclasses.dataclass(frozen=True)
-class MaxInfoSACConfig:
+class MaxInfoSACConfig(Configuration):
     """Soft actor-critic with a bonus for information about the dynamics (Sukhija et al., 2025)."""
 
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_information)
-    capacity: int = 1_000_000
+    capacity: Annotated[int, Ge(1)] = 1_000_000
     """Transitions kept per seed; the oldest are overwritten."""
     ensemble: EnsembleConfig = dataclasses.field(
         default_factory=lambda: EnsembleConfig(steps_per_fit=1, gradient_clip=None, soft_reset_every=None)
@@ -52,11 +56,6 @@ class MaxInfoSACConfig:
 def build_sac(config: SACAlgorithmConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     """A policy and no model."""
     require_vectors(envs.spec, "sac")
-    if config.explore.explore not in ("greedy", "nemean"):
-        raise SombrlError(
-            f"sac has no model to be uncertain about, so --explore {config.explore.explore} cannot be: use "
-            "sombrl train maxinfo-sac or mbpo, or --explore greedy."
-        )
     _require_real(config.sac, "sac")
     return Parts(
         learner=NoLearner(envs.spec.obs_dim),
@@ -86,7 +85,30 @@ def _require_real(sac: SACConfig, name: str) -> None:
         raise SombrlError(f"{name} is model-free: leave --sac.imagined none, or use sombrl train mbpo.")
 
 
-SAC_ALGORITHM = Algorithm("sac", SACAlgorithmConfig, build_sac, "soft actor-critic, model-free")
+NO_MODEL = (
+    "cannot be: sac has no model to be uncertain about, so use sombrl train maxinfo-sac or mbpo, or --explore greedy."
+)
+NO_BONUS = "does nothing in sac, which explores by its entropy alone: leave it out, or use sombrl train maxinfo-sac."
+
+SAC_ALGORITHM = Algorithm(
+    "sac",
+    SACAlgorithmConfig,
+    build_sac,
+    "soft actor-critic, model-free",
+    lacks={
+        **NO_INFORMATION,
+        **{
+            f"explore={name}": NO_MODEL
+            for name in (*STRATEGIES, *NONEPISODIC_NAMES)
+            if name not in ("greedy", "nemean")
+        },
+        **{name: NO_BONUS for name in kinds_of(ExploreConfig) if name not in ("explore", "theory")},
+    },
+)
 MAXINFO_SAC = Algorithm(
-    "maxinfo-sac", MaxInfoSACConfig, build_maxinfo_sac, "soft actor-critic with a bonus for information, model-free"
+    "maxinfo-sac",
+    MaxInfoSACConfig,
+    build_maxinfo_sac,
+    "soft actor-critic with a bonus for information, model-free",
+    lacks=NO_INFORMATION,
 )

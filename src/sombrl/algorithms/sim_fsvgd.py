@@ -9,10 +9,11 @@ import dataclasses
 from typing import Annotated, Literal
 
 import tyro
+from annotated_types import Ge
 
-from sombrl.algorithms.base import Algorithm, Parts
-from sombrl.config.suggestions import check_choices
-from sombrl.controllers.initial_states import starts_of
+from sombrl.algorithms.base import EPISODIC, NO_INFORMATION, Algorithm, Parts
+from sombrl.config.check import Configuration
+from sombrl.controllers.initial_states import initial_states_of
 from sombrl.controllers.policy_search import SEARCH_SAC, PolicySearch, PolicySearchConfig
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.dynamics.base import AbstractLearner
@@ -38,7 +39,7 @@ def _explore() -> ExploreConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class SimFSVGDConfig:
+class SimFSVGDConfig(Configuration):
     """Particles with a simulator as their prior, and soft actor-critic inside the model."""
 
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_explore)
@@ -52,24 +53,21 @@ class SimFSVGDConfig:
     """How the simulator integrates; legacy is the published one."""
     frame: Literal["world", "body"] = "world"
     """Coordinates of the car's model: as published; or relative to the car, which drives alike wherever it stands."""
-    capacity: int = 10_000
+    capacity: Annotated[int, Ge(1)] = 10_000
     """Transitions kept per seed; the oldest are overwritten."""
     model: ParticleConfig = dataclasses.field(default_factory=ParticleConfig)
     system: GreyBoxConfig = dataclasses.field(default_factory=GreyBoxConfig)
     search: PolicySearchConfig = dataclasses.field(default_factory=PolicySearchConfig)
     sac: SACConfig = SEARCH_SAC
 
-    def __post_init__(self):
-        """Refuse unknown names, an impossible capacity, and a simulator that is not there or not used."""
-        check_choices(self)
+    def refuse_combinations(self) -> None:
+        """A simulator that is there, and used."""
         if self.prior == "none" and self.use != "prior":
             raise SombrlError(f"--use {self.use} needs a simulator: add --prior low-fidelity or high-fidelity.")
         if self.prior != "none" and self.use == "prior" and self.model.inference != "fsvgd":
             raise SombrlError(
                 f"--model.inference {self.model.inference} has a prior of weights, not a simulator: add --prior none."
             )
-        if self.capacity < 1:
-            raise SombrlError(f"--capacity must be at least 1 transition, not {self.capacity}.")
 
 
 def build(config: SimFSVGDConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
@@ -81,14 +79,6 @@ def build(config: SimFSVGDConfig, envs: AbstractEnvs, setting: Setting) -> Parts
             f"sim-fsvgd searches for policies with a known reward, and that of {spec.name} is not known to sombrl: use "
             "one of its own worlds (`sombrl list envs`), or sombrl train mbpo, which learns rewards."
         )
-    if config.explore.schedule == "auto":
-        raise SombrlError(
-            "--schedule auto is for policies that learn at every decision (mbpo): use linear or constant."
-        )
-    if config.explore.explore in ("hucrl", "neorl"):
-        raise SombrlError(
-            "the policies of sim-fsvgd have no hallucinated controls to drive with: use --explore optimistic."
-        )
     if setting.resets and ENDLESS > spec.episode_length > config.capacity:
         raise SombrlError(
             f"an episode of {spec.episode_length} decisions does not fit --capacity {config.capacity}: raise it."
@@ -96,7 +86,7 @@ def build(config: SimFSVGDConfig, envs: AbstractEnvs, setting: Setting) -> Parts
     return Parts(
         learner=_learner(config, envs),
         exploration=config.explore.build(setting, spec.obs_dim),
-        controller=PolicySearch(spec.obs_dim, starts_of(envs), config.search, config.sac),
+        controller=PolicySearch(spec.obs_dim, initial_states_of(envs), config.search, config.sac),
         capacity=config.capacity,
     )
 
@@ -133,6 +123,18 @@ def _learner(config: SimFSVGDConfig, envs: AbstractEnvs) -> AbstractLearner:
     return ParticleLearner(frame, model, simulator, noise_std=noise_std)
 
 
+HALLUCINATED = "drives with hallucinated controls, which the policies of sim-fsvgd have not: use --explore optimistic."
+
 SIM_FSVGD = Algorithm(
-    "sim-fsvgd", SimFSVGDConfig, build, "particles with a simulator as prior, and a policy found inside the model"
+    "sim-fsvgd",
+    SimFSVGDConfig,
+    build,
+    "particles with a simulator as prior, and a policy found inside the model",
+    lacks={
+        **EPISODIC,
+        **NO_INFORMATION,
+        "schedule=auto": "is for policies that learn at every decision (mbpo): use linear or constant.",
+        "explore=hucrl": HALLUCINATED,
+        "explore=neorl": HALLUCINATED,
+    },
 )

@@ -1,3 +1,3 @@
 """The command line."""
 
-from sombrl.cli.main import main as main
+from sombrl.cli.app import main as main

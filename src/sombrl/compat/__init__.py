@@ -15,10 +15,22 @@ MOVED = {
     "sombrl.data": "sombrl.paper.recordings",
     "sombrl.diagnostics": "sombrl.training.diagnostics",
     "sombrl.dynamics.rssm": "sombrl.dreamer.rssm",
+    "sombrl.envs.adapters.boxes": "sombrl.envs.adapters.spaces",
+    "sombrl.envs.adapters.making": "sombrl.envs.adapters.factories",
     "sombrl.envs.rc_car_prior": "sombrl.dynamics.rc_car_prior",
     "sombrl.evaluation": "sombrl.runs.evaluate",
+    "sombrl.experiments.cell_folder": "sombrl.runs.cell_folder",
     "sombrl.experiments": "sombrl.paper.experiments",
     "sombrl.extras": "sombrl.optional",
+    "sombrl.hardware.agent_trainer": "sombrl.hardware.trainers",
+    "sombrl.hardware.backends": "sombrl.hardware.registry",
+    "sombrl.hardware.car": "sombrl.hardware.sim_backend",
+    "sombrl.hardware.clocks": "sombrl.hardware.backend",
+    "sombrl.hardware.event_log": "sombrl.hardware.files",
+    "sombrl.hardware.learner_client": "sombrl.hardware.learner",
+    "sombrl.hardware.log_check": "sombrl.hardware.episode",
+    "sombrl.hardware.replay_backend": "sombrl.hardware.episode",
+    "sombrl.hardware.reset": "sombrl.hardware.policy",
     "sombrl.lab": "sombrl.paper.lab",
     "sombrl.loop": "sombrl.training.episodic",
     "sombrl.names": "sombrl.config.suggestions",
@@ -31,6 +43,7 @@ MOVED = {
     "sombrl.signals": "sombrl.runs.signals",
     "sombrl.sinks": "sombrl.runs.sinks",
     "sombrl.starts": "sombrl.controllers.initial_states",
+    "sombrl.sweep.fields": "sombrl.algorithms.settings",
     "sombrl.together": "sombrl.training.lockstep",
     "sombrl.train": "sombrl.runs.train",
     "sombrl.video": "sombrl.runs.video",
@@ -57,7 +70,7 @@ class MovedLoader(importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """The module under its new name, with one line that names it."""
-        warnings.warn(f"{spec.name} is now {self.new}; the old name works until sombrl 0.3.", FutureWarning, 2)
+        warnings.warn(f"{spec.name} is now {self.new}; the old name works until sombrl 0.2.", FutureWarning, 2)
         module = importlib.import_module(self.new)
         self.own_spec = module.__spec__
         return module

@@ -1,16 +1,17 @@
 """iCEM (Pinneri et al. 2020): the cross-entropy method with coloured noise, kept elites and a warm start."""
 
 import math
-import numbers
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from annotated_types import Ge, Interval
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from sombrl.config.check import Configuration
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.noise import sample_plans
 from sombrl.controllers.rollout import score_candidates
@@ -19,54 +20,42 @@ from sombrl.records import SombrlError, State
 from sombrl.replay import Replay
 
 
-def check_count(name: str, value: Any) -> None:
-    """Refuse what is not a whole number of at least 1."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-        raise SombrlError(f"{name} must be a whole number of at least 1, not {value!r}.")
-
-
-def check_range(name: str, value: Any, low: float, high: float = math.inf) -> None:
-    """Refuse what is not a finite number from `low` to `high`; NaN compares false, so it is refused too."""
-    if not isinstance(value, int | float) or not (low <= value <= high) or math.isinf(value):
-        bounds = f"at least {low}" if math.isinf(high) else f"between {low} and {high}"
-        raise SombrlError(f"{name} must be a finite number {bounds}, not {value!r}.")
-
-
 @dataclass(frozen=True)
-class ICEMConfig:
+class ICEMConfig(Configuration, prefix="icem"):
     """The knobs of iCEM. The defaults are the `light` preset: two CPU cores."""
 
-    num_samples: int = 200  # fresh candidates per iteration
-    num_elites: int = 20  # the search distribution is refitted to this many; a tenth of the samples
-    iterations: int = 4  # refits per decision
-    horizon: int = 20  # decisions looked ahead
-    particles: int = 5  # imagined futures per candidate; a deterministic MDP uses 1 whatever this says
-    init_std: float = 0.5  # of the noise at the start of each decision; actions span [-1, 1]
-    momentum: float = 0.0  # share of the old mean and variance in the new; 1 never refits (random shooting)
-    noise_exponent: float = 0.25  # power spectrum f^-exponent along time; 0 is white
-    keep_fraction: float = 0.3  # share of the elites that compete again in the next iteration
-    shift_elites: bool = True  # whether they compete in the next decision too, shifted by one
-    population_decay: float = 1.0  # iteration i draws samples/decay^i; above 1 it compiles slowly (unrolled)
-    execute: Literal["best", "mean"] = "best"  # the best plan ever scored, or the mean of the last elites
+    num_samples: Annotated[int, Ge(1)] = 200
+    """Fresh candidates per iteration."""
+    num_elites: Annotated[int, Ge(1)] = 20
+    """The search distribution is refitted to this many; a tenth of the samples is usual."""
+    iterations: Annotated[int, Ge(1)] = 4
+    """Refits per decision."""
+    horizon: Annotated[int, Ge(1)] = 20
+    """Decisions looked ahead."""
+    particles: Annotated[int, Ge(1)] = 5
+    """Imagined futures per candidate; where imagination is deterministic it is always 1."""
+    init_std: Annotated[float, Ge(0)] = 0.5
+    """Standard deviation of the noise at the start of each decision; actions span [-1, 1]."""
+    momentum: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    """Share of the old mean and variance in the new ones; 1 never refits (random shooting)."""
+    noise_exponent: Annotated[float, Ge(0)] = 0.25
+    """Power spectrum f^-exponent of the noise along time; 0 is white."""
+    keep_fraction: Annotated[float, Interval(ge=0, le=1)] = 0.3
+    """Share of the elites that compete again in the next iteration."""
+    shift_elites: bool = True
+    """Whether they compete in the next decision too, shifted by one."""
+    population_decay: Annotated[float, Ge(1)] = 1.0
+    """Iteration i draws samples/decay^i; above 1 it compiles slowly, because it is unrolled."""
+    execute: Literal["best", "mean"] = "best"
+    """Execute the best plan ever scored, or the mean of the last elites."""
 
-    def __post_init__(self):
-        """Refuse what cannot be planned with."""
-        for name in ("num_samples", "num_elites", "iterations", "horizon", "particles"):
-            check_count(name, getattr(self, name))
+    def refuse_combinations(self) -> None:
+        """No more elites than samples."""
         if self.num_elites > self.num_samples:
             raise SombrlError(
-                f"num_elites ({self.num_elites}) must not exceed num_samples ({self.num_samples}); "
-                "a tenth of the samples is usual."
+                f"--icem.num-elites {self.num_elites} must not exceed --icem.num-samples {self.num_samples}; a tenth "
+                "of the samples is usual."
             )
-        check_range("init_std", self.init_std, 0.0)
-        check_range("momentum", self.momentum, 0.0, 1.0)
-        check_range("noise_exponent", self.noise_exponent, 0.0)
-        check_range("keep_fraction", self.keep_fraction, 0.0, 1.0)
-        check_range("population_decay", self.population_decay, 1.0)
-        if not isinstance(self.shift_elites, bool):
-            raise SombrlError(f"shift_elites must be true or false, not {self.shift_elites!r}.")
-        if self.execute not in ("best", "mean"):
-            raise SombrlError(f'execute must be "best" or "mean", not {self.execute!r}.')
 
     @property
     def kept(self) -> int:
@@ -75,7 +64,7 @@ class ICEMConfig:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Fresh candidates in each iteration, never so few that the elites are no choice."""
+        """Fresh candidates in each iteration, at least twice the elites where there are as many samples."""
         fewest = min(self.num_samples, 2 * self.num_elites)
         decayed = (int(self.num_samples / self.population_decay**i) for i in range(self.iterations))
         return tuple(max(n, fewest) for n in decayed)
@@ -90,7 +79,7 @@ PRESETS: dict[str, ICEMConfig] = {
 
 
 class ICEMState(eqx.Module):
-    """What one decision leaves to the next, already shifted by one, and how it went."""
+    """What one decision passes to the next, already shifted by one, and its statistics."""
 
     plan: Float[Array, "horizon plan"]  # the warm start
     elites: Float[Array, "kept horizon plan"]  # best first
@@ -100,7 +89,7 @@ class ICEMState(eqx.Module):
 
 
 class _Search(eqx.Module):
-    """What one iteration leaves to the next."""
+    """What one iteration passes to the next."""
 
     mean: Float[Array, "horizon plan"]
     variance: Float[Array, "horizon plan"]
@@ -121,7 +110,7 @@ def weighted_moments(
 ) -> tuple[Float[Array, "horizon plan"], Float[Array, "horizon plan"]]:
     """The mean and variance of plans whose weights sum to 1."""
 
-    def average(values):  # "highest": a GPU would use TF32, of three digits
+    def average(values: Array) -> Array:  # "highest": a GPU would use TF32, of three digits
         return jnp.einsum("b,bhp->hp", weights, values, precision="highest")
 
     mean = average(plans)
@@ -171,18 +160,18 @@ class ICEM(AbstractController):
             variance=jnp.full_like(state.plan, config.init_std**2),
             elites=state.elites,
             valid=state.valid,
-            best=state.plan,  # should every candidate be NaN, the old plan goes on: it is finite
+            best=state.plan,  # if every candidate is NaN, the old plan is kept: it is finite
             best_score=jnp.full((), -jnp.inf, jnp.float32),
             num_nan=jnp.zeros((), jnp.int32),
         )
         if config.population_decay == 1:
 
-            def body(i, search):
+            def body(i: Any, search: _Search) -> _Search:
                 key = jr.fold_in(noise_key, i)
                 return self._iterate(search, mdp, belief, config.num_samples, key, particle_key)
 
             search = jax.lax.fori_loop(0, config.iterations, body, search)
-        else:  # the sizes differ, so that a loop cannot be rolled
+        else:  # the sizes differ, so that the loop must be unrolled
             for i, size in enumerate(config.sizes):
                 search = self._iterate(search, mdp, belief, size, jr.fold_in(noise_key, i), particle_key)
 
@@ -209,15 +198,15 @@ class ICEM(AbstractController):
         fresh = sample_plans(search.mean, jnp.sqrt(search.variance), size, config.noise_exponent, key=noise_key)
         plans = jnp.concatenate([fresh, search.elites])
         competes = jnp.concatenate([jnp.ones(size, bool), search.valid])
-        # Cloned, i.e. reused on purpose: all iterations of a decision meet the same random numbers, so that
-        # the best ever scored is the best plan and not the luckiest iteration.
+        # Cloned, i.e. reused on purpose: all iterations of a decision use the same random numbers, so that
+        # the plan with the best score is the best plan and not one with favourable noise.
         scores = score_candidates(mdp, belief, plans, particles=config.particles, key=jr.clone(particle_key))
         num_nan = jnp.sum(competes & ~jnp.isfinite(scores), dtype=jnp.int32)
         scores = jnp.where(competes, scores, -jnp.inf)
 
         top_scores, top = jax.lax.top_k(scores, config.num_elites)
         elites = plans[top]
-        finite = jnp.isfinite(top_scores)  # with fewer finite scores than elites, the rest are no elites
+        finite = jnp.isfinite(top_scores)  # with fewer finite scores than elites, the rest are not elites
         count = jnp.sum(finite, dtype=jnp.float32)
         mean, variance = weighted_moments(elites, finite.astype(jnp.float32) / jnp.maximum(count, 1.0))
         old = jnp.where(count > 0, config.momentum, 1.0).astype(jnp.float32)

@@ -1,49 +1,50 @@
 """MPPI (Williams et al. 2017): every candidate counts, weighted by the exponential of its return."""
 
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from annotated_types import Ge, Gt, Interval
 from jaxtyping import Array, Float, Int, Key
 
+from sombrl.config.check import Configuration
+from sombrl.config.kinds import Advice
 from sombrl.controllers.base import AbstractController
-from sombrl.controllers.icem import check_count, check_range, shift, weighted_moments
+from sombrl.controllers.icem import shift, weighted_moments
 from sombrl.controllers.noise import sample_plans
 from sombrl.controllers.rollout import score_candidates
 from sombrl.exploration.base import ImaginedMDP
-from sombrl.records import SombrlError, State
+from sombrl.records import State
 from sombrl.replay import Replay
 
 
 @dataclass(frozen=True)
-class MPPIConfig:
+class MPPIConfig(Configuration, prefix="mppi"):
     """The knobs of MPPI. The defaults cost as much as the `light` preset of iCEM."""
 
-    num_samples: int = 200  # candidates per iteration
-    iterations: int = 4  # updates per decision
-    horizon: int = 20  # decisions looked ahead
-    particles: int = 5  # imagined futures per candidate; a deterministic MDP uses 1 whatever this says
-    init_std: float = 0.5  # of the noise at the start of each decision; actions span [-1, 1]
-    noise_exponent: float = 0.25  # power spectrum f^-exponent along time; 0 is white
-    temperature: float = 0.3  # in stds of the scores, so that it means the same at every scale of reward
-    std_update: float = 0.5  # share of the weighted samples' variance in the new variance; 0 is plain MPPI
-
-    def __post_init__(self):
-        """Refuse what cannot be planned with."""
-        for name in ("num_samples", "iterations", "horizon", "particles"):
-            check_count(name, getattr(self, name))
-        check_range("init_std", self.init_std, 0.0)
-        check_range("noise_exponent", self.noise_exponent, 0.0)
-        check_range("temperature", self.temperature, 0.0)
-        if self.temperature == 0:
-            raise SombrlError("temperature must be above 0; for the best candidate alone use iCEM.")
-        check_range("std_update", self.std_update, 0.0, 1.0)
+    num_samples: Annotated[int, Ge(1)] = 200
+    """Candidates per iteration."""
+    iterations: Annotated[int, Ge(1)] = 4
+    """Updates per decision."""
+    horizon: Annotated[int, Ge(1)] = 20
+    """Decisions looked ahead."""
+    particles: Annotated[int, Ge(1)] = 5
+    """Imagined futures per candidate; where imagination is deterministic it is always 1."""
+    init_std: Annotated[float, Ge(0)] = 0.5
+    """Standard deviation of the noise at the start of each decision; actions span [-1, 1]."""
+    noise_exponent: Annotated[float, Ge(0)] = 0.25
+    """Power spectrum f^-exponent of the noise along time; 0 is white."""
+    temperature: Annotated[float, Gt(0), Advice("for the best candidate alone use iCEM")] = 0.3
+    """In standard deviations of the scores, so that it means the same at every scale of reward."""
+    std_update: Annotated[float, Interval(ge=0, le=1)] = 0.5
+    """Share of the weighted samples' variance in the new variance; 0 is plain MPPI."""
 
 
 class MPPIState(eqx.Module):
-    """What one decision leaves to the next, and how it went."""
+    """What one decision passes to the next, and its statistics."""
 
     plan: Float[Array, "horizon plan"]  # the warm start, already shifted by one
     num_nan: Int[Array, ""]  # candidates of the last decision without a finite return
@@ -97,16 +98,16 @@ class MPPI(AbstractController):
         config = self.config
         noise_key, particle_key = jr.split(key)
 
-        def iterate(i, carry):
+        def iterate(i: Any, carry: tuple[Array, ...]) -> tuple[Array, ...]:
             mean, variance, best_score, num_nan = carry
             key = jr.fold_in(noise_key, i)
             plans = sample_plans(mean, jnp.sqrt(variance), config.num_samples, config.noise_exponent, key=key)
-            # Cloned, i.e. reused on purpose: all iterations of a decision meet the same random numbers.
+            # Cloned, i.e. reused on purpose: all iterations of a decision use the same random numbers.
             particles_key = jr.clone(particle_key)
             scores = score_candidates(mdp, belief, plans, particles=config.particles, key=particles_key)
             finite = jnp.isfinite(scores)
             new_mean, new_variance = weighted_moments(plans, softmax_weights(scores, config.temperature))
-            found = jnp.any(finite)  # otherwise the search goes on from where it was
+            found = jnp.any(finite)  # otherwise the search keeps its distribution
             update = jnp.where(found, config.std_update, 0.0).astype(jnp.float32)
             return (
                 jnp.where(found, new_mean, mean),

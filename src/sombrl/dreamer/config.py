@@ -1,13 +1,13 @@
 """The settings of Dreamer, published defaults."""
 
 import dataclasses
-import math
 from typing import Annotated, Any, Literal
 
 import tyro
+from annotated_types import Ge, Gt, Interval
 
-from sombrl.config.suggestions import check_choices, nearest
-from sombrl.controllers.icem import check_count, check_range
+from sombrl.config.check import Configuration
+from sombrl.config.kinds import Advice, OneOf
 from sombrl.dreamer.disagreement import SigmaName
 from sombrl.dreamer.encoder import CnnName
 from sombrl.dreamer.sizes import SIZES
@@ -18,40 +18,31 @@ STRATEGIES = ("greedy", "optimistic", "unsupervised")
 
 
 @dataclasses.dataclass(frozen=True)
-class DreamerExplore:
+class DreamerExplore(Configuration):
     """How to explore."""
 
-    explore: Annotated[str, tyro.conf.arg(metavar="|".join(STRATEGIES))] = "optimistic"
+    explore: Annotated[str, OneOf(STRATEGIES), tyro.conf.arg(metavar="|".join(STRATEGIES))] = "optimistic"
     """The task alone (DreamerV3); the task and the bonus; or the bonus alone (Plan2Explore)."""
-    bonus_weight: float = 2.0
+    bonus_weight: Annotated[float, Ge(0)] = 2.0
     """λ of the optimistic strategy, where it starts."""
     schedule: Literal["constant", "auto"] = "auto"
-    """λ stays; or is tuned so that the policy stays as curious as its own slow copy."""
-    bonus_weight_lr: float = 4e-5
+    """How λ changes. Not at all; or it is tuned so that the policy's bonus matches that of its target (EMA) policy."""
+    bonus_weight_lr: Annotated[float, Ge(0)] = 4e-5
     """Auto: learning rate of log λ (LaProp)."""
-    bonus_weight_decay: float = 1e-3
+    bonus_weight_decay: Annotated[float, Ge(0)] = 1e-3
     """Auto: α of the term α λ that pulls λ down."""
     sigma: SigmaName = "mean-std"
     """σ from the members' spread: its mean over the latents; its norm (the paper, to the letter); the mean variance; or
     the logarithm of the mean, which is negative."""
-    members: int = 5
+    members: Annotated[int, Ge(2), Advice("one network cannot disagree")] = 5
     """Networks of the ensemble."""
-    hidden: tuple[int, ...] = (512, 512)
+    hidden: tuple[Annotated[int, Ge(1)], ...] = (512, 512)
     """Widths of their hidden layers."""
 
-    def __post_init__(self):
-        """Refuse unknown names and impossible numbers."""
-        if self.explore not in STRATEGIES:
-            raise nearest(self.explore, STRATEGIES, "exploration of dreamer")
-        check_choices(self)
-        for name in ("bonus_weight", "bonus_weight_lr", "bonus_weight_decay"):
-            check_range("--" + name.replace("_", "-"), getattr(self, name), 0.0)
+    def refuse_combinations(self) -> None:
+        """A λ of 0 stays 0 however it is tuned."""
         if self.schedule == "auto" and self.explore == "optimistic" and self.bonus_weight == 0:
             raise SombrlError("--schedule auto cannot leave --bonus-weight 0: use --schedule constant, or greedy.")
-        if self.members < 2:
-            raise SombrlError(f"--members must be at least 2, or nobody disagrees, not {self.members}.")
-        for width in self.hidden:
-            check_count("--hidden", width)
 
     @property
     def curious(self) -> bool:
@@ -65,62 +56,48 @@ class DreamerExplore:
 
 
 @dataclasses.dataclass(frozen=True)
-class DreamerConfig:
+class DreamerConfig(Configuration):
     """DreamerV3. Where nothing else is said the numbers are the published ones."""
 
     explore: Annotated[DreamerExplore, tyro.conf.arg(name="")] = dataclasses.field(default_factory=DreamerExplore)
     protocol: Literal["paper", "head"] = "paper"
     """Defaults of size, ratio, cnn and the action repeat on dmc: those of the published scores (12m, 512, paper, 2), or
     those of the authors' newest code, with their 12m model (256 with images, 1024 without; head; 1)."""
-    size: Annotated[str | None, tyro.conf.arg(metavar="|".join(SIZES))] = None
+    size: Annotated[Annotated[str, OneOf.of(SIZES)] | None, tyro.conf.arg(metavar="|".join(SIZES))] = None
     """Millions of parameters; default: the protocol's."""
-    ratio: float | None = None
+    ratio: Annotated[float, Gt(0)] | None = None
     """Records trained on per record collected; default: the protocol's, on Atari 256, or 32 with protocol=atari200m."""
     cnn: CnnName | None = None
     """The convolutions; default: the protocol's."""
-    envs: int = 4
+    envs: Annotated[int, Ge(1)] = 4
     """Environments per seed, stepped together (published: 16, and 1 for Atari 100k)."""
-    batch_size: int = 16
+    batch_size: Annotated[int, Ge(1)] = 16
     """Sequences per update."""
-    batch_length: int = 64
+    batch_length: Annotated[int, Ge(2)] = 64
     """Records of each."""
-    horizon: int = 15
+    horizon: Annotated[int, Ge(1)] = 15
     """Decisions of an imagined trajectory; one starts at every record of a batch."""
-    capacity: int = 1_000_000
+    capacity: Annotated[int, Ge(1)] = 1_000_000
     """Records kept per seed, in the machine's memory (published: 5 million)."""
-    learning_rate: float = 4e-5
+    learning_rate: Annotated[float, Ge(0)] = 4e-5
     """Of everything but λ (LaProp)."""
-    warmup: int = 1000
+    warmup: Annotated[int, Ge(0)] = 1000
     """Updates over which it climbs from 0."""
-    slow_rate: float = 0.02
+    slow_rate: Annotated[float, Interval(ge=0, le=1)] = 0.02
     """How far the slow value and the slow policy move towards the learned ones in an update."""
-    unimix: float = 0.01
+    unimix: Annotated[float, Interval(ge=0, le=1)] = 0.01
     """Discrete actions: share of the uniform distribution in the policy, so that none is ever given up."""
     start_from: str | None = None
     """A run of dreamer whose world model, and on the same environment whose records, this one begins with."""
-    start_updates: int = 0
+    start_updates: Annotated[int, Ge(0)] = 0
     """Updates on those records before the first decision: what comes out is evaluated as eval/zero_shot."""
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
     """What networks compute in (losses and returns are float32 always); auto: bfloat16 on an accelerator."""
 
-    def __post_init__(self):
-        """Refuse what cannot be learned with."""
-        check_choices(self)
-        if self.size is not None and self.size not in SIZES:
-            raise nearest(self.size, SIZES, "size of dreamer")
-        for name in ("envs", "batch_size", "batch_length", "horizon", "capacity"):
-            check_count(_flag(name), getattr(self, name))
-        for name in ("learning_rate", "warmup"):
-            check_range(_flag(name), getattr(self, name), 0.0)
-        check_range(_flag("slow_rate"), self.slow_rate, 0.0, 1.0)
-        check_range(_flag("unimix"), self.unimix, 0.0, 1.0)
-        check_range(_flag("start_updates"), self.start_updates, 0.0)
+    def refuse_combinations(self) -> None:
+        """Updates before the first decision need records, and the replay needs room for a sequence."""
         if self.start_updates and self.start_from is None:
             raise SombrlError("--start-updates are made on the records of another run: name it with --start-from.")
-        if self.ratio is not None and not 0 < self.ratio < math.inf:
-            raise SombrlError(f"--ratio must be positive and finite, not {self.ratio}.")
-        if self.batch_length < 2:
-            raise SombrlError(f"--batch-length must be at least 2 records, not {self.batch_length}.")
         if self.capacity < self.envs * (self.batch_length + 1):
             raise SombrlError(
                 f"--capacity must hold a sequence of every environment, {self.envs * (self.batch_length + 1)} records, "
@@ -136,7 +113,3 @@ class DreamerConfig:
             "cnn": self.cnn or self.protocol,
         }
         return dataclasses.replace(self, **filled)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

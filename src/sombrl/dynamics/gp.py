@@ -5,73 +5,61 @@
 
 import dataclasses
 import functools
-from typing import ClassVar
+import math
+from typing import Annotated, Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
+from annotated_types import Ge, Gt, Le
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from sombrl.config.check import Configuration
 from sombrl.dynamics.base import AbstractDrawable, AbstractInformed, AbstractLearner, AbstractVectorDynamics
 from sombrl.dynamics.gp_posterior import Pivots, Posterior, condition, log_marginal_likelihood
-from sombrl.records import AbstractTask, Prediction, SombrlError
+from sombrl.records import AbstractTask, Prediction
 from sombrl.replay import Replay
 from sombrl.theory.kernels import KERNELS, AbstractPriorDraw, KernelName, draw_prior
 
 
 @dataclasses.dataclass(frozen=True)
-class GPConfig:
+class GPConfig(Configuration, prefix="gp"):
     """The GP. Lengthscales and noise are in units of normalised data (mean 0, std 1)."""
 
     kernel: KernelName = "rbf"
     """rbf (paper), matern52, or linear; one lengthscale per input (ARD), signal variance 1."""
-    capacity: int = 2048
+    capacity: Annotated[int, Ge(1)] = 2048
     """Transitions kept; the oldest are overwritten."""
-    rank: int = 128
+    rank: Annotated[int, Ge(1)] = 128
     """Most pivots per output: bounds the cost of a prediction. The leftover is logged as model/unexplained."""
-    tolerance: float = 0.1
+    tolerance: Annotated[float, Gt(0)] = 0.1
     """Variance the pivots may leave unexplained at a data point, as a fraction of the noise variance."""
-    noise_std: float = 0.03
+    noise_std: Annotated[float, Gt(0)] = 0.03
     """Observation noise: fixed, or the start value with learn_noise (paper's code: variance 1e-3)."""
     learn_noise: bool = False
     """Fit the noise by maximum likelihood too."""
-    lengthscale: float = 1.0
+    lengthscale: Annotated[float, Gt(0)] = 1.0
     """Start value, and centre of the prior."""
-    lengthscale_prior_std: float = 1.0
+    lengthscale_prior_std: Annotated[float, Gt(0), Le(math.inf)] = 1.0
     """Std of a log-normal prior on each lengthscale, so that one dull episode cannot make the model sure of
     everything; inf = pure maximum likelihood."""
-    fit_points: int = 256
+    fit_points: Annotated[int, Ge(1)] = 256
     """Likelihood is computed on at most this many transitions (a fresh random subset per refit)."""
-    fit_steps: int = 100
+    fit_steps: Annotated[int, Ge(0)] = 100
     """Most Adam steps per refit, warm-started; stops early when the gradient is small."""
-    fit_learning_rate: float = 0.1
+    fit_learning_rate: Annotated[float, Gt(0)] = 0.1
     """Adam's, on log-lengthscales."""
-    refit_every: int = 1
+    refit_every: Annotated[int, Ge(1)] = 1
     """Iterations between refits of hyperparameters and normaliser; in between, data are only appended."""
-    draw_features: int = 256
+    draw_features: Annotated[int, Ge(1)] = 256
     """Cosines of a function drawn for Thompson sampling."""
-    norm_bound: float | None = None
+    norm_bound: Annotated[float, Gt(0), Le(math.inf)] | None = None
     """If given, plan with fₙ, the function of RKHS norm at most this that is nearest to the mean, per coordinate and
     in normalised units (the paper's sub-Gaussian setting)."""
     normalise: bool = True
     """False: data as they are, for a kernel known in physical units."""
-
-    def __post_init__(self):
-        """Refuse numbers that cannot work."""
-        for name in ("capacity", "rank", "fit_points", "refit_every", "draw_features"):
-            if getattr(self, name) < 1:
-                raise SombrlError(f"--gp.{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}.")
-        if self.fit_steps < 0:
-            raise SombrlError(f"--gp.fit-steps must be 0 or more, not {self.fit_steps}.")
-        for name in ("tolerance", "noise_std", "lengthscale", "lengthscale_prior_std", "fit_learning_rate"):
-            if not getattr(self, name) > 0:  # NaN fails too
-                raise SombrlError(f"--gp.{name.replace('_', '-')} must be positive, not {getattr(self, name)}.")
-        if self.norm_bound is not None and not self.norm_bound > 0:
-            raise SombrlError(f"--gp.norm-bound, B in ‖f‖_k <= B, must be positive, not {self.norm_bound}.")
-        if self.kernel not in KERNELS:
-            raise SombrlError(f"--gp.kernel must be one of {', '.join(KERNELS)}, not {self.kernel!r}.")
 
 
 class Normaliser(eqx.Module):
@@ -98,7 +86,7 @@ class Normaliser(eqx.Module):
 
 
 class Hyperparameters(eqx.Module):
-    """What maximum likelihood moves, per output."""
+    """What maximum likelihood fits, per output."""
 
     log_lengthscale: Float[Array, "output input"]
     log_noise_std: Float[Array, " output"]
@@ -121,7 +109,7 @@ class GPFunction(eqx.Module):
     information_gain: Float[Array, " output"]  # ½ log det(I + K/s²)
     kernel: str = eqx.field(static=True)
 
-    def kernel_rows(self, z: Float[Array, " input"], output: int):
+    def kernel_rows(self, z: Float[Array, " input"], output: int) -> tuple[Float[Array, ""], Float[Array, " rank"]]:
         """k(z, z) and k(centers, z) of one output."""
         kernel = KERNELS[self.kernel]
         x = (z - self.input_mean) * self.input_scale[output]
@@ -141,7 +129,7 @@ class GPFunction(eqx.Module):
 
 
 class GPState(eqx.Module):
-    """All a GP learner knows."""
+    """The state of a GP learner."""
 
     hyperparameters: Hyperparameters
     inputs: Normaliser
@@ -200,7 +188,7 @@ class GPDynamics(AbstractVectorDynamics, AbstractDrawable, AbstractInformed):
 
 
 class DrawnGP(AbstractVectorDynamics):
-    """One function from the posterior: certain of itself."""
+    """One function from the posterior, with no epistemic uncertainty."""
 
     function: GPFunction
     prior: AbstractPriorDraw  # [state, ...]
@@ -262,7 +250,7 @@ class GPLearner(AbstractLearner):
         """The prior."""
         config, outputs, inputs = self.config, self.num_outputs, self.state_dim + self.action_dim
 
-        def repeat(leaf):
+        def repeat(leaf: Array) -> Array:
             return jnp.broadcast_to(leaf, (outputs, *leaf.shape))
 
         hyperparameters = Hyperparameters(
@@ -306,11 +294,11 @@ class GPLearner(AbstractLearner):
         x, y = _normalise(rows_in, state.inputs), _normalise(rows_out, state.outputs)
         kernel = KERNELS[self.config.kernel]
 
-        # The reward and the termination are no dynamics: no bound.
+        # The bound is for the dynamics only, not for the reward and the termination.
         norm_bound = self.config.norm_bound
         bounds = jnp.where(jnp.arange(self.num_outputs) < self.state_dim, norm_bound or jnp.inf, jnp.inf)
 
-        def condition_output(output):
+        def condition_output(output: tuple[Any, ...]) -> tuple[Posterior, Pivots, Array]:
             log_lengthscale, log_noise_std, targets, pivots, bound = output
             scaled = x * jnp.exp(-log_lengthscale)[None, :]
             noise_std = jnp.exp(log_noise_std)
@@ -348,28 +336,28 @@ class GPLearner(AbstractLearner):
         x, y, mask = x[order], y[order], mask[order]
         count = jnp.maximum(jnp.sum(mask.astype(jnp.float64)), 1.0)
 
-        def loss_of_output(log_lengthscale, log_noise_std, targets):
+        def loss_of_output(log_lengthscale: Array, log_noise_std: Array, targets: Array) -> Array:
             scaled = x * jnp.exp(-log_lengthscale)[None, :]
             likelihood = log_marginal_likelihood(kernel, scaled, targets, mask, jnp.exp(log_noise_std))
             departure = (log_lengthscale - jnp.log(config.lengthscale)) / config.lengthscale_prior_std
             return (0.5 * jnp.sum(departure**2) - likelihood) / count
 
-        def loss(hyper: Hyperparameters):
+        def loss(hyper: Hyperparameters) -> Array:
             losses = jax.vmap(loss_of_output)(hyper.log_lengthscale, hyper.log_noise_std, y.T)
             return jnp.sum(losses)
 
         optimiser = optax.adam(config.fit_learning_rate)
 
-        def unfinished(carry):
+        def unfinished(carry: tuple[Any, Any, Array, Array]) -> Array:
             _, _, gradient_size, step = carry
             return (step < config.fit_steps) & (gradient_size > 1e-3)
 
-        def step(carry):
+        def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
             hyper, opt_state, _, step = carry
             gradient = jax.grad(loss)(hyper)
             if not config.learn_noise:
                 gradient = eqx.tree_at(lambda h: h.log_noise_std, gradient, replace_fn=jnp.zeros_like)
-            # A failed Cholesky must not poison the run: no step is better than a NaN step.
+            # A failed Cholesky must not end the run: no step is better than a NaN step.
             gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), gradient)
             with jax.numpy_dtype_promotion("standard"):  # optax relies on implicit promotion
                 updates, opt_state = optimiser.update(gradient, opt_state)
@@ -411,7 +399,8 @@ class GPLearner(AbstractLearner):
             information_gain=posterior.information_gain,
             kernel=self.config.kernel,
         )
-        return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), function)
+        single: GPFunction = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), function)
+        return single
 
 
 def _normalise(rows: Float[Array, "capacity column"], by: Normaliser) -> Float[Array, "capacity column"]:
@@ -419,5 +408,5 @@ def _normalise(rows: Float[Array, "capacity column"], by: Normaliser) -> Float[A
 
 
 def _dot(a: Array, b: Array) -> Array:
-    """A product in full float32: the default of some accelerators (TF32) would drown σ."""
+    """A product in full float32: the default of some accelerators (TF32) has an error larger than σ."""
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

@@ -1,19 +1,21 @@
 """A simulator fitted to the data, alone (system identification) or with networks for what it gets wrong (grey box).
 
-The other way to use a simulator than as a prior: one set of parameters, the best, and no doubt about them.
+The alternative to a simulator as a prior: one set of parameters, without uncertainty about them.
 """
 
 import dataclasses
-import math
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
+from annotated_types import Ge, Gt
 from jaxtyping import Array, Float, Key, PyTree
+from typing_extensions import override
 
+from sombrl.config.check import Configuration
 from sombrl.dynamics.base import AbstractLearner, AbstractVectorDynamics
 from sombrl.dynamics.coordinates import AbstractCoordinates
 from sombrl.dynamics.measurement import Rows
@@ -21,77 +23,65 @@ from sombrl.dynamics.particle_config import ParticleConfig
 from sombrl.dynamics.particle_learner import INITIAL_NOISE, ParticleLearner, ParticleState
 from sombrl.dynamics.particles import ParticleDynamics, Statistics, noise_std, raw_noise
 from sombrl.dynamics.sim_prior import AbstractSimulator, simulator_statistics
-from sombrl.records import Prediction, SombrlError
+from sombrl.records import Prediction
 from sombrl.replay import Replay
 
 SPREAD_DRAWS = 256  # parameters whose std is the unit of a parameter's step
 
 
 @dataclasses.dataclass(frozen=True)
-class GreyBoxConfig:
+class GreyBoxConfig(Configuration, prefix="system"):
     """How a simulator's parameters are fitted."""
 
-    steps: int = 10_000
+    steps: Annotated[int, Ge(1)] = 10_000
     """Gradient steps of a fit."""
-    learning_rate: float = 1e-3
+    learning_rate: Annotated[float, Gt(0)] = 1e-3
     """Adam's. A parameter's unit is the std of its prior, so one that the prior fixes stays fixed."""
-    batch_size: int = 32
+    batch_size: Annotated[int, Ge(1)] = 32
     """Transitions per step, drawn with replacement."""
     residual: bool = True
     """Networks learn what the fitted simulator gets wrong (grey box); otherwise it is all there is."""
 
-    def __post_init__(self):
-        """Refuse numbers that cannot work."""
-        for name in ("steps", "batch_size"):
-            if getattr(self, name) < 1:
-                raise SombrlError(f"{_flag(name)} must be at least 1, not {getattr(self, name)}.")
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise SombrlError(f"{_flag('learning_rate')} must be positive and finite, not {self.learning_rate}.")
-
-
-def _flag(name: str) -> str:
-    return f"--system.{name.replace('_', '-')}"
-
 
 class Residual(AbstractCoordinates):
-    """Coordinates whose targets are what a simulator with known parameters leaves over."""
+    """Coordinates whose targets are the residuals of a simulator with known parameters."""
 
     inner: AbstractCoordinates
     simulator: AbstractSimulator
     parameters: PyTree
 
     @property
+    @override
     def input_dim(self) -> int:
-        """As without the simulator."""
         return self.inner.input_dim
 
     @property
+    @override
     def target_dim(self) -> int:
-        """As without the simulator."""
         return self.inner.target_dim
 
     def simulated(self, obs: Float[Array, " obs"], action: Float[Array, " action"]) -> Float[Array, " target"]:
         """The simulator's target."""
         return self.simulator(self.parameters, self.inner.inputs(obs, action))
 
+    @override
     def inputs(self, obs: Float[Array, " obs"], action: Float[Array, " action"]) -> Float[Array, " input"]:
-        """As without the simulator."""
         return self.inner.inputs(obs, action)
 
     def targets(
         self, obs: Float[Array, " obs"], action: Float[Array, " action"], next_obs: Float[Array, " obs"]
     ) -> Float[Array, " target"]:
-        """What the simulator leaves over."""
+        """The residual: what the simulator gets wrong."""
         return self.inner.targets(obs, action, next_obs) - self.simulated(obs, action)
 
     def next_obs(
         self, obs: Float[Array, " obs"], action: Float[Array, " action"], target: Float[Array, " target"]
     ) -> Float[Array, " obs"]:
-        """With the simulator's share."""
+        """The residual plus the simulator's prediction."""
         return self.inner.next_obs(obs, action, target + self.simulated(obs, action))
 
     def spread(self, obs: Float[Array, " obs"], std: Float[Array, " target"]) -> Float[Array, " obs"]:
-        """As without the simulator, which is certain."""
+        """Of the residual alone: the simulator is certain."""
         return self.inner.spread(obs, std)
 
 
@@ -103,7 +93,7 @@ class SystemDynamics(AbstractVectorDynamics):
     statistics: Statistics
 
     def predict(self, state: Float[Array, " state"], action: Float[Array, " action"]) -> Prediction:
-        """What the simulator says."""
+        """The simulator's prediction."""
         nothing = jnp.zeros_like(self.statistics.y_std)
         scale = self.coordinates.spread(state, self.statistics.y_std)
         return Prediction(
@@ -124,7 +114,7 @@ class GreyBoxState(eqx.Module):
 
 
 class GreyBoxLearner(AbstractLearner):
-    """First the parameters by maximum likelihood, then FSVGD on what they leave over.
+    """First the parameters by maximum likelihood, then FSVGD on the residuals.
 
     Targets are normalised on both sides of the likelihood by the simulator's own statistics.
     """
@@ -150,7 +140,7 @@ class GreyBoxLearner(AbstractLearner):
     def fit(
         self, state: GreyBoxState, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[GreyBoxState, dict[str, Float[Array, ""]]]:
-        """Both stages anew, unless the model is told to go on from the last fit."""
+        """Fit both stages from scratch, or from the last fit if the model's configuration says so (`fresh`)."""
         start_key, identify_key, residual_key = jr.split(key, 3)
         units = state.statistics
         if self.model.fresh:
@@ -206,11 +196,11 @@ class GreyBoxLearner(AbstractLearner):
             error = (jax.vmap(units.targets)(rows.targets[chosen]) - simulated) / std[None, :]
             return jnp.mean(jnp.sum(0.5 * error**2, axis=1)) + jnp.sum(jnp.log(std))
 
-        def step(carry, key):
+        def step(carry: tuple[Any, Any], key: Key[Array, ""]) -> tuple[tuple[Any, Any], Array]:
             free, memory = carry
             uniform = jr.uniform(key, (self.system.batch_size,), jnp.float32)
             value, gradient = jax.value_and_grad(loss)(free, rows.pick(uniform))
-            # A gradient that is not finite loses: a simulator may break far from its prior.
+            # A gradient that is not finite is skipped: a simulator may break far from its prior.
             usable = (rows.training > 0) & jnp.all(
                 jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)])
             )

@@ -1,12 +1,13 @@
 """The exploration flags, the same for every algorithm."""
 
 import dataclasses
-import math
 from typing import Annotated, Literal
 
 import tyro
+from annotated_types import Ge
 
-from sombrl.config.suggestions import check_choices, nearest
+from sombrl.config.check import Configuration
+from sombrl.config.kinds import OneOf
 from sombrl.exploration.base import AbstractBonus, AbstractPropagation, Exploration
 from sombrl.exploration.bonus import EpistemicMean, EpistemicNorm, InformationGain, MeanInformationGain, Units
 from sombrl.exploration.propagation import Mean, NoisyMean, Resampled
@@ -26,52 +27,45 @@ from sombrl.settings import Setting
 
 
 @dataclasses.dataclass(frozen=True)
-class ExploreConfig:
+class ExploreConfig(Configuration):
     """How to explore."""
 
-    explore: Annotated[str, tyro.conf.arg(metavar="|".join(STRATEGIES))] = "optimistic"
-    """The strategy; `sombrl list explorations` explains them."""
-    bonus_weight: float = 10.0
-    """λ of the optimistic strategy, in reward per decision per unit of ‖σ‖ (the paper's GP experiments: 10)."""
+    explore: Annotated[str, OneOf.of(STRATEGIES, NONEPISODIC_NAMES), tyro.conf.arg(metavar="|".join(STRATEGIES))] = (
+        "optimistic"
+    )
+    """See `sombrl list explorations`."""
+    bonus_weight: Annotated[float, Ge(0)] = 10.0
+    """λ of the optimistic strategy, in reward per decision and unit of ‖σ‖. The paper's GP experiments have 10. Where
+    a policy learns at every decision the bonus is divided by its spread, and λ is in units of value."""
     schedule: Literal["constant", "linear", "exponential", "theoretical", "auto"] = "constant"
-    """λₙ: bonus_weight for ever; on its way to bonus_weight_end; from the theorems (--theory.*); or tuned by the policy
-    from bonus_weight on, so that it stays as curious as its own slow copy."""
-    bonus_weight_end: float | None = None
+    """How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or tuned from
+    bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy."""
+    bonus_weight_end: Annotated[float, Ge(0)] | None = None
     """Linear, exponential: where λ ends."""
-    bonus_weight_steps: int = 10
-    """Linear, exponential: after so many iterations."""
+    bonus_weight_steps: Annotated[int, Ge(1)] = 10
+    """Linear, exponential: λ ends after so many iterations; for algorithms that learn at every decision (mbpo, sac,
+    maxinfo-sac), after so many decisions."""
     bonus: Literal["norm", "mean", "information-gain", "mean-information-gain"] = "norm"
     """‖σ‖; the mean of σ, the learned reward's included; Σ log(1 + σ²/noise²) (OPAX); or its mean (MaxInfoRL)."""
     sigma_units: Units = "normalised"
     """Units of σ in the norm: divided by the spread of the training targets, or physical."""
     imagine_by: Literal["mean", "noise", "samples"] = "mean"
     """How imagined states move for greedy, optimistic and unsupervised: by the mean; by the mean plus the model's noise
-    (the paper's objective to the letter); or by samples of the posterior, as pets always does. Planners need particles
+    (as the paper defines its objective); or by samples of the posterior, as pets always does. Planners need particles
     for the last two, so they cost as much as pets."""
-    beta: float = 2.0
-    """How many standard deviations hucrl may be lucky."""
+    beta: Annotated[float, Ge(0)] = 2.0
+    """hucrl: the planner chooses the most favourable dynamics within ± this many standard deviations."""
     theory: TheoryConfig = dataclasses.field(default_factory=TheoryConfig)
 
-    def __post_init__(self):
-        """Refuse unknown names and impossible numbers."""
-        if self.explore not in STRATEGIES and self.explore not in NONEPISODIC_NAMES:
-            raise nearest(self.explore, [*STRATEGIES, *NONEPISODIC_NAMES], "exploration")
-        check_choices(self)
-        for name, value in (
-            ("bonus-weight", self.bonus_weight),
-            ("bonus-weight-end", self.bonus_weight_end or 0.0),
-            ("beta", self.beta),
-        ):
-            if not (math.isfinite(value) and value >= 0):
-                raise SombrlError(f"--{name} must be a finite number of at least 0, not {value}.")
-        if self.bonus_weight_steps < 1:
-            raise SombrlError(f"--bonus-weight-steps must be at least 1, not {self.bonus_weight_steps}.")
+    def refuse_combinations(self) -> None:
+        """The schedules need an end, or have none; two of them have more to ask."""
         moving = self.schedule in ("linear", "exponential")
-        if moving != (self.bonus_weight_end is not None):
+        if moving and self.bonus_weight_end is None:
+            raise SombrlError(f"--schedule {self.schedule} needs --bonus-weight-end.")
+        if not moving and self.bonus_weight_end is not None:
             raise SombrlError(
-                f"--schedule {self.schedule} needs --bonus-weight-end."
-                if moving
-                else f"--bonus-weight-end does nothing with --schedule {self.schedule}: use linear or exponential."
+                f"--bonus-weight-end does nothing with --schedule {self.schedule}: use linear or exponential, or add "
+                "--bonus-weight-end None."
             )
         if self.schedule == "exponential" and not (self.bonus_weight > 0 and (self.bonus_weight_end or 0.0) > 0):
             raise SombrlError("--schedule exponential never gets to or from 0: give positive weights, or use linear.")

@@ -18,22 +18,22 @@ from sombrl.exploration.weight import AbstractWeight, Constant
 
 
 def greedy() -> Exploration:
-    """Plan for the reward under the mean, and hope."""
+    """Certainty-equivalent planning: the task's reward under the mean model."""
     return Exploration(Mean(), NoBonus(), Constant(0.0))
 
 
 def pets() -> Exploration:
-    """Average the reward over sampled next states."""
+    """The task's reward, averaged over sampled next states."""
     return Exploration(Resampled(), NoBonus(), Constant(0.0))
 
 
 def thompson() -> Exploration:
-    """Draw one world from the posterior and plan in it."""
+    """Draw one sample of the posterior and plan in it."""
     return Exploration(DrawnOnce(), NoBonus(), Constant(0.0))
 
 
 def hucrl(beta: float) -> Exploration:
-    """Let the planner choose the luckiest world within β standard deviations."""
+    """Let the planner choose the most favourable dynamics within ±β standard deviations."""
     return Exploration(Hallucinated(beta), NoBonus(), Constant(0.0))
 
 
@@ -43,7 +43,7 @@ def optimistic(bonus_weight: AbstractWeight, bonus: AbstractBonus | None = None)
 
 
 def unsupervised(bonus: AbstractBonus | None = None) -> Exploration:
-    """Explore for its own sake: the bonus without the task."""
+    """Explore without a task: the bonus alone."""
     return Exploration(Mean(), bonus or EpistemicNorm(), Constant(1.0), task_weight=0.0)
 
 

@@ -1,14 +1,16 @@
-"""λₙ, the weight of the bonus, as a part of its own: an array under jit, logged, and saved with the run."""
+"""λₙ, the weight of the bonus: an array under jit, logged, and saved with the run."""
 
 import abc
 import dataclasses
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
+from annotated_types import Ge, Gt, Interval
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from sombrl.config.check import Configuration
 from sombrl.dynamics.base import AbstractDynamics, AbstractInformed
 from sombrl.records import SombrlError
 from sombrl.settings import Discounted, NonEpisodic, Setting, Unsupervised
@@ -17,7 +19,7 @@ from sombrl.theory.confidence import beta
 
 
 class AbstractWeight(eqx.Module):
-    """λₙ as a function of the iteration n and of the model one is about to plan with."""
+    """λₙ as a function of the iteration n and of the model to plan with."""
 
     @abc.abstractmethod
     def __call__(self, iteration: Int[Array, ""], dynamics: AbstractDynamics) -> Float[Array, ""]:
@@ -25,7 +27,7 @@ class AbstractWeight(eqx.Module):
 
 
 class Constant(AbstractWeight):
-    """The same λ for ever (the paper's GP experiments: λ = 10)."""
+    """The same λ throughout (the paper's GP experiments: λ = 10)."""
 
     value: Float[Array, ""]
 
@@ -70,40 +72,27 @@ class Exponential(AbstractWeight):
 
 
 @dataclasses.dataclass(frozen=True)
-class TheoryConfig:
-    """What the theorems ask for and nobody knows; normalised units of the GP throughout."""
+class TheoryConfig(Configuration, prefix="theory"):
+    """The constants of the theorems, which are not known in practice; in the normalised units of the GP."""
 
-    factor: float = 1.0
+    factor: Annotated[float, Gt(0)] = 1.0
     """Multiplies the theoretical λₙ, which is loose by orders of magnitude."""
-    delta: float = 0.1
+    delta: Annotated[float, Interval(gt=0, lt=1)] = 0.1
     """δ: the bound may fail with this probability."""
-    norm_bound: float = 1.0
+    norm_bound: Annotated[float, Gt(0)] = 1.0
     """B, the largest RKHS norm of a coordinate of the dynamics."""
-    reward_max: float = 1.0
+    reward_max: Annotated[float, Gt(0)] = 1.0
     """R_max: rewards of one decision lie in [0, R_max] (a shift does not matter)."""
-    constant: float = 1.0
+    constant: Annotated[float, Gt(0)] = 1.0
     """Non-episodic: D₄, how much one wrong step can change the bias of the average reward."""
     noise: Literal["gaussian", "sub-gaussian"] = "gaussian"
     """Finite horizon: which theorem; sub-gaussian needs the Lipschitz constants and --gp.norm-bound."""
-    reward_lipschitz: float = 1.0
+    reward_lipschitz: Annotated[float, Gt(0)] = 1.0
     """Sub-Gaussian: L_r."""
-    policy_lipschitz: float = 0.0
+    policy_lipschitz: Annotated[float, Ge(0)] = 0.0
     """Sub-Gaussian: L_π."""
-    dynamics_lipschitz: float = 1.0
+    dynamics_lipschitz: Annotated[float, Ge(0)] = 1.0
     """Sub-Gaussian: L_*, at least 1 is taken."""
-
-    def __post_init__(self):
-        """Refuse what no theorem covers."""
-        positive = ("factor", "norm_bound", "reward_max", "constant", "reward_lipschitz")
-        for name in (*positive, "policy_lipschitz", "dynamics_lipschitz"):
-            value = getattr(self, name)
-            if not math.isfinite(value) or value < 0 or (value == 0 and name in positive):
-                least = "positive" if name in positive else "0 or more"
-                raise SombrlError(f"--theory.{name.replace('_', '-')} must be {least} and finite, not {value}.")
-        if not 0 < self.delta < 1:
-            raise SombrlError(f"--theory.delta must lie strictly between 0 and 1, not {self.delta}.")
-        if self.noise not in ("gaussian", "sub-gaussian"):
-            raise SombrlError(f"--theory.noise must be gaussian or sub-gaussian, not {self.noise!r}.")
 
 
 class Theoretical(AbstractWeight):

@@ -1,4 +1,4 @@
-"""All tasks together: normalised scores, their statistics, performance profiles and who beats whom."""
+"""All tasks together: normalised scores, their statistics, performance profiles and probabilities of improvement."""
 
 import dataclasses
 
@@ -29,9 +29,9 @@ class Aggregate:
     """Tasks that some method has no score on."""
     methods: list[str]
     seeds: int
-    """The fewest of any method on a task."""
+    """The smallest number of seeds of any method on a task."""
     statistics: dict[str, dict[str, Estimate | Point]]
-    """By method, then by name of the statistic."""
+    """By method and name of the statistic."""
     thresholds: np.ndarray
     profiles: dict[str, Profile]
     improvement: dict[tuple[str, str], Estimate | Point]

@@ -1,4 +1,4 @@
-"""What the script of the page draws, as JSON: curves, panels, profiles and statistics of every comparison."""
+"""What the script of the page draws, as JSON: curves, small charts, profiles and statistics of every comparison."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from sombrl.report.measures import EXPLORATION_CHARTS, REGRET_CHARTS, SmallChart
 from sombrl.report.tasks import ByMethod, Task
 
 SMALL_POINTS = 50
-"""Of a curve in a small chart."""
+"""The most points of a curve in a small chart."""
 
 
 def chart_data(comparison: Comparison, overall: Aggregate | None) -> dict[str, Any]:
-    """Everything that is drawn of a comparison; methods are numbers, m is one."""
+    """Everything that is drawn of a comparison. A method is its place in the list of methods, `m` in the JSON."""
     methods = comparison.methods
     return {
         "name": comparison.name,

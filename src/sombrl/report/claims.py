@@ -12,7 +12,7 @@ from sombrl.report.tasks import Task
 from sombrl.report.wording import interval_text
 
 PROPOSED = ("optimistic", "sombrl")
-"""Explorations whose claims a report is about, where they are there once."""
+"""Explorations that the claims are about, if exactly one method uses one of them."""
 Verdict = Literal["better", "worse", "level", "few"]
 
 
@@ -26,15 +26,15 @@ class Claim:
     sentence: str
     tasks: int
     seeds: tuple[int, int]
-    """The fewest and the most seeds of either on a task."""
+    """The smallest and the largest number of seeds of either method on a task."""
     difference: Estimate | None
-    """Of the interquartile means of normalised scores, with its interval; None for too few seeds."""
+    """The difference of the interquartile means of normalised scores, with its interval; None for too few seeds."""
     improvement: Estimate | None
     """Probability of improvement, with its interval."""
 
 
 def claims(comparison: Comparison) -> tuple[list[Claim], str | None]:
-    """A claim against every other method, and a word of warning where ours was chosen by the numbers."""
+    """A claim against every other method, and a warning if the first method was chosen by its scores."""
     scored = comparison.scored
     if len(scored) < 2:
         return [], None
@@ -44,13 +44,13 @@ def claims(comparison: Comparison) -> tuple[list[Claim], str | None]:
         ours = proposed[0]
     else:
         ours = max(scored, key=lambda method: _overall(comparison, method))
-        warning = f"{ours} is named first because it scores highest here; the best of several is flattered by chance."
+        warning = f"{ours} is named first because it scores highest here; the best of several looks better than it is."
     found = (_claim(comparison, ours, theirs) for theirs in scored if theirs != ours)
     return [claim for claim in found if claim is not None], warning
 
 
 def _overall(comparison: Comparison, method: str) -> tuple[int, float]:
-    """On how many tasks, and the interquartile mean there."""
+    """The number of tasks with a score, and the interquartile mean over them."""
     scores = [task.scores(method) for task in comparison.tasks if method in task.finals]
     return len(scores), float(statistics.iqm(scores))
 
@@ -82,7 +82,7 @@ def _sentence_without_interval(tasks: list[Task], ours: str, theirs: str, seeds:
 def _sentence(tasks: list[Task], ours: str, theirs: str, verdict: Verdict, difference: Estimate) -> str:
     ahead, behind, ties = _ahead(tasks, ours, theirs)
     shown, unit = difference, ""
-    if len(tasks) == 1:  # a single task has units that mean more than a share of a range
+    if len(tasks) == 1:  # the units of a single task say more than a share of its range
         shown = statistics.estimate(_difference, [tasks[0].finals[ours]], [tasks[0].finals[theirs]])
         unit = f" in {tasks[0].measure.label}" + ("" if tasks[0].measure.higher else ", lower is better")
     size = f"IQM difference {interval_text(*shown)}{unit}"

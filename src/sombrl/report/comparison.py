@@ -1,4 +1,4 @@
-"""Methods side by side on every task they share, and what must be said about it."""
+"""Methods side by side on every task they share, and the notes a reader needs."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ ORDER = ("optimistic", "sombrl", "hucrl", "pets", "greedy", "random", "thompson"
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Everything of one name: what is compared and what must be said about it."""
+    """All sources of one name: methods, tasks and the notes a reader needs."""
 
     name: str
     sources: list[Source]
@@ -21,7 +21,7 @@ class Comparison:
     tasks: list[Task]
     records: dict[Key, Record]
     labels: dict[str, str]
-    """Of each run's folder, the method it is called here."""
+    """The method's name for each run folder."""
     notes: list[str]
 
     @property
@@ -77,7 +77,7 @@ def _compare(name: str, group: list[Source]) -> Comparison:
 def _one_axis(
     title: str, records: dict[Key, Record], axes: dict[str, set[str]], notes: list[str]
 ) -> tuple[dict[Key, Record], str]:
-    """What can stand on one axis: those that count frames, where not all do."""
+    """The records that share an axis: if only some methods count frames, those that do."""
     kinds = {axis for found in axes.values() for axis in found}
     if len(kinds) == 1:
         return records, kinds.pop()
@@ -90,7 +90,7 @@ def _one_axis(
 
 
 def _merged(notes: list[str]) -> list[str]:
-    """Notes that say the same about several tasks as one: a note is `task: what`."""
+    """Merge notes that say the same about several tasks. A note has the form `task: sentence`."""
     said: dict[str, list[str]] = {}
     for note in notes:
         task, _, what = note.rpartition(": ") if note.count(": ") == 1 else ("", "", note)

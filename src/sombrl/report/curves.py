@@ -9,10 +9,10 @@ from sombrl.report.loading import Record
 from sombrl.report.statistics import ENOUGH, curve_intervals, trimmed_mean
 
 POINTS = 80
-"""Of a curve: a screen shows no more."""
+"""The most points of a curve: a screen shows no more."""
 SEED_LINES = 10
-"""With more seeds than this their own lines would be a grey area."""
-HOLD = 0.05  # seeds that end this share of the way before the last are held there: episodes end at different frames
+"""With more seeds than this, lines of single seeds would merge into a grey area."""
+HOLD = 0.05  # a seed keeps its last value this share of the way past its end: episodes end at different frames
 
 
 def curve(seeds: Mapping[int, Record], points: int = POINTS, lines: bool = False) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The second half of a comparison: what it cost, with which settings it was made, films, and where it comes from."""
+"""The second half of a comparison: what it cost, with which settings it was made, films and provenance."""
 
 import json
 import shlex
@@ -58,7 +58,7 @@ def compute_section(comparison: Comparison) -> str:
 
 
 def settings_section(comparison: Comparison) -> str:
-    """Hyperparameters: what differs first, everything in a fold-out."""
+    """Hyperparameters: what differs first, all of them in a fold-out."""
     with_config = [source for source in comparison.sources if source.config is not None]
     if not with_config:
         prints = [(source.manifest or {}).get("settings_sha256") for source in comparison.sources]

@@ -1,4 +1,4 @@
-"""How many frames a method needs to get most of the way, and what its decisions cost."""
+"""How many frames a method needs to reach a share of the best score, and what its decisions cost."""
 
 import dataclasses
 
@@ -18,13 +18,13 @@ class Reached:
     """When the seeds of a method first reach a threshold."""
 
     frames: float | None
-    """The median over all seeds; None where less than half of them get there."""
+    """The median over all seeds; None if fewer than half of them reach the threshold."""
     seeds: int
     of: int
 
 
 def frames_to_reach(task: Task) -> tuple[list[float], dict[str, list[Reached]]] | None:
-    """The thresholds of a task and when each method reaches them; None where a measure has no way up.
+    """The thresholds of a task and when each method reaches them; None for measures of which less is better.
 
     A threshold lies so much of the way from the lowest first interquartile mean to the best one of any method.
     """
@@ -55,19 +55,19 @@ def _reached(frames: list[float]) -> Reached:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a run took."""
+    """The speed of a run and the seconds it spent."""
 
     method: str
     env: str
     seeds: int
     decisions_per_s: float | None
-    """Of all seeds together, the median after the first iteration, which compiles."""
+    """All seeds together; the median without the first iteration, which compiles."""
     stages: list[float | None]
     """Seconds in all, in the order of STAGES."""
 
 
 def costs(comparison: Comparison) -> list[Cost]:
-    """A line per run that timed itself."""
+    """The cost of every run with recorded times."""
     found = (_cost(source) for source in comparison.sources if source.kind == "run")
     return [cost for cost in found if cost is not None]
 

@@ -16,7 +16,7 @@ EVERY = 5
 def watch(
     paths: Sequence[Path], out: Path, *, axis: Axis = "frames", title: str | None = None, every: float = EVERY
 ) -> Path:
-    """Keep the page up to date. A page left by a killed watch is taken over; Ctrl-C leaves one that reloads no more."""
+    """Keep the page up to date. A page left by a killed watch is taken over; Ctrl-C leaves one that does not reload."""
     check_request(paths, out, live=True)
     found = find(paths)
     if not found.skipped:  # a run without metrics is worth waiting for, a folder without runs is not
@@ -47,7 +47,7 @@ def _state(paths: Sequence[Path]) -> list[tuple[str, int, int]]:
             for name in sorted(files):
                 try:
                     about = os.stat(os.path.join(folder, name))
-                except OSError:  # renamed or deleted while we look
+                except OSError:  # renamed or deleted meanwhile
                     continue
                 if not name.startswith("."):
                     found.append((os.path.join(folder, name), about.st_size, about.st_mtime_ns))

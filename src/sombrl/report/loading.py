@@ -1,4 +1,4 @@
-"""What a report reads: runs, cells of experiments and tables of results, found in folders; what is broken is named."""
+"""What a report reads: runs, cells of experiments and tables of results, found in folders, and what was skipped."""
 
 import dataclasses
 import json
@@ -49,16 +49,16 @@ class Source:
 
     path: Path
     comparison: str
-    """What it is compared with: everything of the same name."""
+    """Sources with the same name here are compared with each other."""
     kind: Literal["run", "table"]
     records: dict[Key, Record]
     axis: str = FRAMES
-    """What the frames of its records are: those of a run that counts none are iterations."""
+    """What `frames` of its records counts: iterations for a run that does not count frames."""
     config: dict[str, Any] | None = None
     """As in config.json: algorithm, config and run."""
     manifest: dict[str, Any] | None = None
     cells: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    """Of an experiment's manifest: when, where and in how many seconds each cell was made."""
+    """From an experiment's manifest: when, where and in how many seconds each cell was made."""
     evaluations: tuple[dict[str, Any], ...] = ()
     """As in eval.json."""
     media: tuple[Path, ...] = ()
@@ -78,7 +78,7 @@ def find(paths: Sequence[Path]) -> Found:
     found = Found([], [])
     for path in dict.fromkeys(map(Path, paths)):
         if not path.exists():
-            raise SombrlError(f"there is no {path}: give run folders, tables of results or folders with such in them.")
+            raise SombrlError(f"there is no {path}: give run folders, tables of results or folders that contain some.")
         _look(path, found)
     return found
 
@@ -107,7 +107,7 @@ def _look(path: Path, found: Found) -> None:
 
 
 def _is_run(path: Path) -> bool:
-    """Whether a folder is a run, whole or not; a manifest alone may also lie beside a table."""
+    """Whether a folder is a run, complete or not. A manifest alone may belong to a table."""
     here = {name for name in ("config.json", "metrics.jsonl", "manifest.json", "checkpoints") if (path / name).exists()}
     return bool(here & {"config.json", "metrics.jsonl"}) or {"manifest.json", "checkpoints"} <= here
 
@@ -189,7 +189,7 @@ def _is_medium(path: Path) -> bool:
 
 
 def _cell(path: Path) -> list[Source]:
-    """A cell of an experiment: its run, so far as it is, under the names of the experiment; else its rows."""
+    """A cell of an experiment: its run, finished or not, under the names of the experiment; without a run its rows."""
     settings = _json(path / "settings.json")
     experiment = settings.get("experiment", path.parent.name)
     above = (parent.name for parent in path.absolute().parents)
@@ -203,7 +203,7 @@ def _cell(path: Path) -> list[Source]:
     run = _run(path / "run")
     method, env = settings.get("method"), settings.get("env")
     records = {key._replace(method=method or key.method, env=env or key.env): r for key, r in run.records.items()}
-    # What the experiment computes from a run is in its rows alone.
+    # Metrics that the experiment computes from a run are only in its rows.
     records |= {key: record for key, record in rows.items() if key not in records}
     for key, record in _cell_evaluations(path, records).items():
         records.setdefault(key, record)

@@ -17,18 +17,18 @@ class Measure:
 
     @property
     def direction(self) -> str:
-        """In words."""
+        """The direction in words."""
         return "higher is better" if self.higher else "lower is better"
 
 
 @dataclasses.dataclass(frozen=True)
 class SmallChart:
-    """A metric that is drawn over time to explain what happened, and compared by nothing."""
+    """A metric that is drawn over time to explain what happened; methods are not compared by it."""
 
     metric: str
     title: str
     reference: float | None = None
-    """A value worth a line of its own."""
+    """A value that gets a horizontal line."""
 
 
 RETURNS = (
@@ -69,11 +69,11 @@ EXPLORATION_CHARTS = (
 )
 
 AXES = {"regression": "training rows"}
-"""What the counts of a table mean where they are no frames, by its setting."""
+"""What the counts of a table mean if they are not frames, by its setting."""
 
 
 def candidates(metrics: Iterable[str], setting: str) -> list[Measure]:
-    """The measures among some metrics, the one to prefer first; of an unsupervised run its tasks afterwards."""
+    """The measures among some metrics, the preferred one first. For an unsupervised run these are its test tasks."""
     metrics = list(dict.fromkeys(metrics))
     known = {measure.metric for measure in (*RETURNS, *COSTS)}
     tasks = [Measure(m, f"return on {m[5:]}") for m in metrics if m.startswith("eval/") and m not in known]

@@ -1,4 +1,4 @@
-"""Films and pictures of runs inside the page, as far as there is room; what stays outside is named."""
+"""Films and pictures of runs inside the page, as far as there is room; the others are listed."""
 
 import base64
 import dataclasses

@@ -63,13 +63,13 @@ def page(found: Found, *, axis: Axis = "frames", title: str | None = None, reloa
     data, verdict_rows, parts = [], [], []
     every_claim: list[Claim] = []
     for index, comparison in enumerate(comparisons):
-        said, warning = claims(comparison)
-        every_claim += said
+        own_claims, warning = claims(comparison)
+        every_claim += own_claims
         overall = aggregate(comparison)
         own_media = [media[file] for source in comparison.sources for file in source.media]
         data.append(chart_data(comparison, overall))
-        verdict_rows.append(verdicts.verdict_rows(index, comparison, said, warning))
-        above = said if len(comparisons) > 1 else []  # a page's only claims stand just above
+        verdict_rows.append(verdicts.verdict_rows(index, comparison, own_claims, warning))
+        above = own_claims if len(comparisons) > 1 else []  # the claims of a page's only comparison stand just above
         parts.append(_section(index, comparison, data[-1]["tasks"], overall, above, own_media))
     fields = {
         "title": html.escape(title or (comparisons[0].name if len(comparisons) == 1 else "Comparison of methods")),
@@ -111,7 +111,7 @@ def _section(
     comparison: Comparison,
     tasks: list[dict[str, Any]],
     overall: Aggregate | None,
-    said: list[Claim],
+    own_claims: list[Claim],
     media: list[Medium],
 ) -> str:
     """A comparison: headings, tables and the places for its charts; with the claims that are not just above it."""
@@ -127,7 +127,7 @@ def _section(
     fields = {
         "index": index,
         "name": html.escape(comparison.name),
-        "claims": bullet_list(claim.sentence for claim in said) if said else "",
+        "claims": bullet_list(claim.sentence for claim in own_claims) if own_claims else "",
         "caveats": _sentences("Read with care", caveats(comparison)),
         "tasks": sections.task_options(comparison.tasks),
         "curves": "" if comparison.tasks else "hidden",

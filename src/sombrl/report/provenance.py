@@ -1,4 +1,4 @@
-"""Where the numbers come from, and every difference between runs that a reader should know of."""
+"""Where the numbers come from, and the differences between runs that a reader should know."""
 
 from typing import Any
 
@@ -28,30 +28,32 @@ def made_by(source: Source) -> list[dict[str, Any]]:
 
 
 def device(manifest: dict[str, Any]) -> str:
-    """The device's own name."""
+    """The name of the device that a manifest records."""
     found = manifest.get("device") or {}
     return str(found.get("kind") or found.get("platform") or "unknown")
 
 
 def _seeds(comparison: Comparison) -> list[str]:
-    said = []
+    sentences = []
     for task in comparison.tasks:
         counts = {method: len(values) for method, values in task.finals.items()}
         most = max(counts.values(), default=0)
         if fewer := [f"{method} has {n}" for method, n in counts.items() if n < most]:
-            said.append(f"{task.name}: {listed(fewer)} of {most} seeds.")
+            sentences.append(f"{task.name}: {listed(fewer)} of {most} seeds.")
     numbers = {max(map(len, task.finals.values()), default=0) for task in comparison.tasks}
     if len(numbers) > 1:
-        said.append("Tasks have different numbers of seeds; those with more weigh more in the aggregate.")
+        sentences.append("Tasks have different numbers of seeds; those with more weigh more in the aggregate.")
     some = [task.name for task in comparison.tasks if len(task.finals) < len(comparison.methods)]
     if some and len(comparison.tasks) > 1:
-        said.append(f"Not every method has a score on {listed(some)}; methods are compared on the tasks they share.")
-    return said
+        sentences.append(
+            f"Not every method has a score on {listed(some)}; methods are compared on the tasks they share."
+        )
+    return sentences
 
 
 def _repeats(comparison: Comparison) -> list[str]:
     """Methods that act at different rates: frames compare them, decisions do not."""
-    said = []
+    sentences = []
     for task in comparison.tasks:
         repeats = {}
         for method, seeds in task.records.items():
@@ -60,21 +62,21 @@ def _repeats(comparison: Comparison) -> list[str]:
                 repeats[method] = round(record.frames[-1] / record.decisions[-1], 2)
         if len(set(repeats.values())) > 1:
             rates = listed(f"{method} {value:g}" for method, value in repeats.items())
-            said.append(f"{task.name}: frames per decision differ ({rates}); compare by frames, not by decisions.")
-    return said
+            sentences.append(f"{task.name}: frames per decision differ ({rates}); compare by frames, not by decisions.")
+    return sentences
 
 
 def _versions(comparison: Comparison) -> list[str]:
-    said, manifests = [], [made for source in comparison.sources for made in made_by(source)]
+    sentences, manifests = [], [made for source in comparison.sources for made in made_by(source)]
     for package in PACKAGES:
         found = {(made.get("versions") or {}).get(package) for made in manifests}
         if len(found) > 1:
             names = listed(sorted(version or "an unknown version" for version in found))
-            said.append(f"Runs of different versions of {package} are compared here: {names}.")
+            sentences.append(f"Runs of different versions of {package} are compared here: {names}.")
     devices = sorted({device(made) for made in manifests})
     if len(devices) > 1:
-        said.append(f"Not all was computed on the same device ({listed(devices)}): times are not comparable.")
-    return said
+        sentences.append(f"Not all was computed on the same device ({listed(devices)}): times are not comparable.")
+    return sentences
 
 
 def _settings(comparison: Comparison) -> list[str]:

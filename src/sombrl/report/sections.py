@@ -26,7 +26,7 @@ def final_scores(comparison: Comparison) -> str:
 
 
 def aggregate_section(comparison: Comparison, found: Aggregate | None) -> str:
-    """Statistics over all tasks, and the probability that one method beats another."""
+    """Statistics over all tasks, and how scores were normalised."""
     if found is None:
         return "<p>Fewer than two methods share a task, so there is nothing to aggregate.</p>"
     how = "; ".join(
@@ -48,14 +48,14 @@ def aggregate_section(comparison: Comparison, found: Aggregate | None) -> str:
 
 
 def improvement_table(found: Aggregate) -> str:
-    """Who beats whom, shaded by how likely."""
+    """The probability that one method beats another, for every pair; shaded."""
     rows = [row(ours, *(_improvement_cell(found, ours, theirs) for theirs in found.methods)) for ours in found.methods]
     caption = "Probability that a run of the row's method beats one of the column's on a task taken at random"
     return table(caption, ["beats →", *found.methods], rows)
 
 
 def efficiency_table(comparison: Comparison) -> str:
-    """Frames until so much of the best is reached."""
+    """Frames until a share of the best score is reached."""
     rows = []
     for task in comparison.tasks:
         found = frames_to_reach(task)

@@ -11,7 +11,7 @@ import numpy as np
 
 Scores = Sequence[np.ndarray]
 Statistic = Callable[..., np.ndarray]
-"""Of the scores of one or several methods: one number per resampling, or just one."""
+"""Takes the scores of one or several methods; returns one number per resampling, or just one."""
 
 ENOUGH = 3
 """Seeds that an interval needs. With two, a bootstrap draws one of three values."""
@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
 
 
 Point = tuple[float, None, None]
-"""A number of which there are too few seeds for an interval."""
+"""A number without an interval, because there are too few seeds."""
 
 
 def iqm(scores: Scores) -> np.ndarray:
@@ -50,7 +50,7 @@ def median(scores: Scores) -> np.ndarray:
 
 
 def optimality_gap(scores: Scores, gamma: float = GAMMA) -> np.ndarray:
-    """How far the runs fall short of `gamma` on average; a score above it makes up for nothing."""
+    """How far the runs fall short of `gamma` on average; scores above it count as `gamma`."""
     return np.asarray(gamma - np.minimum(_pooled(scores), gamma).mean(axis=-1))
 
 

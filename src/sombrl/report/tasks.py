@@ -13,9 +13,9 @@ ByMethod = dict[str, dict[int, Record]]
 """Records by method and seed."""
 
 LAST = 0.1
-"""A score is the mean over this last share of the frames: one episode alone is mostly luck."""
+"""A score is the mean over this last share of the frames: a single episode is mostly chance."""
 SHORT = 0.5
-"""What ends before this share of the longest is not compared: all would be judged where they had just begun."""
+"""Runs shorter than this share of the longest are not scored, or all scores would be taken too early."""
 FEW_POINTS = 3  # fewer evaluations than this are not a learning curve
 
 
@@ -29,7 +29,7 @@ class Task:
     measure: Measure
     axis: str
     records: ByMethod
-    """Of everything that can be drawn."""
+    """Everything that can be drawn, scored or not."""
     references: dict[str, float]
     """Levels of methods that learn nothing."""
     end: float

@@ -8,38 +8,37 @@ from typing import Any
 from sombrl.report.loading import Source
 
 NOT_SETTINGS = ("seed", "seeds", "env", "env_kwargs", "action_cost", "env_workers", "setting")
-"""Fields of a run that are no setting of a method: which seeds, which task, and what changes no number."""
+"""Fields of a run that are not settings of a method: seeds, task, and what changes no number."""
 LENGTHS = ("episodes", "decisions", "eval_every", "eval_episodes", "report_every")
-"""How long a run is and how often one looks: other than that, runs of other lengths are the same."""
-NAMED = 2  # more differing fields than these make a name that nobody reads
+"""Length of a run and how often it is evaluated: runs that differ only in these are pooled."""
+NAMED = 2  # with more differing fields than this a name is too long: the folder's is used
 
 
 def named_apart(sources: list[Source]) -> tuple[list[Source], dict[str, str], list[str]]:
-    """The sources with methods renamed where configurations differ; each run's method by path; and what to know."""
-    runs = [source for source in sources if source.kind == "run" and source.config is not None]
+    """The sources with methods renamed where configurations differ; each run's method by path; notes on both."""
     places: dict[tuple[str, ...], list[Source]] = {}
-    for run in runs:
-        places.setdefault(_place(run), []).append(run)
-    varying = sorted({field for those in places.values() for field in differing([settings(run) for run in those])})
-    clashing = {_place(run)[0] for those in places.values() if differing([settings(r) for r in those]) for run in those}
+    for source in sources:
+        if source.kind == "run" and source.config is not None:
+            places.setdefault(_place(source), []).append(source)
+    different = {place: differing([settings(run) for run in runs]) for place, runs in places.items()}
+    varying = sorted({field for fields in different.values() for field in fields})
+    ambiguous = {method for (method, *_), fields in different.items() if fields}
     notes: list[str] = []
     names: dict[str, str] = {}
-    for place, those in places.items():
+    for (method, *_), runs in places.items():
         seen: dict[tuple[str, int], Path] = {}
-        for run in those:
-            method = place[0]
-            if method in clashing:
-                method = _variant(method, run, varying)
-            taken = {key.seed for key in run.records if (method, key.seed) in seen}
+        for run in runs:
+            name = _variant(method, run, varying) if method in ambiguous else method
+            taken = {key.seed for key in run.records if (name, key.seed) in seen}
             if taken:
-                other = seen[method, min(taken)]
+                other = seen[name, min(taken)]
                 notes.append(
                     f"{run.path} and {other} have the same settings and seeds: they are shown apart, under their "
                     "names, and not pooled."
                 )
-                method = f"{method} ({_own_part(run.path, other)})"
-            seen |= {(method, key.seed): run.path for key in run.records}
-            names[str(run.path)] = method
+                name = f"{name} ({_own_part(run.path, other)})"
+            seen |= {(name, key.seed): run.path for key in run.records}
+            names[str(run.path)] = name
     return [_renamed(source, names.get(str(source.path))) for source in sources], names, notes
 
 

@@ -23,13 +23,14 @@ from typing import Any
 
 from sombrl.agent.agent import Agent
 from sombrl.algorithms import ALGORITHMS
+from sombrl.algorithms.settings import configured, find_field, flatten, text_of
+from sombrl.config.fields import Field
 from sombrl.config.json import from_json, to_json
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
-from sombrl.paper.experiments.base import NAME, Evaluation, TrainCell
 from sombrl.records import SombrlError
+from sombrl.runs.cell import NAME, Evaluation, TrainCell
 from sombrl.storage.results import METRICS
-from sombrl.sweep.fields import Field, configured, find_field, flatten, text_of
 
 AXES = ("env", "explore", "seed", "seeds", "preset")
 """Fields that most sweeps name: they may stand at the top of the file, one value or a list."""

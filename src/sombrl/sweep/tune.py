@@ -14,15 +14,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sombrl.algorithms.settings import find_field
+from sombrl.config.fields import Field
 from sombrl.optional import bring
-from sombrl.paper.experiments.base import TrainCell
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell import TrainCell
+from sombrl.runs.cell_folder import CellFolder
 from sombrl.runs.train import Interrupted, terminate_as_interrupt
 from sombrl.storage.files import write_whole
 from sombrl.storage.run_folder import RunFolder
 from sombrl.sweep.driver import AbstractBackend, Drive, driving
-from sombrl.sweep.fields import Field, find_field
 from sombrl.sweep.places import SweepPlace
 from sombrl.sweep.spec import Spec, cell_to_json
 from sombrl.sweep.sweep import open_sweep, publish
@@ -187,7 +188,7 @@ class _Search:
             if trial.should_prune():
                 self.drive.withdraw(job)
                 reason = f"{self.objective} was {value:.4g} after iteration {step + 1}, below the median"
-                self._folder(job).note("pruned", reason=reason)
+                self._folder(job).attempts.note("pruned", reason=reason)
                 self.study.tell(trial, state=_state("PRUNED"))
                 print(f"{job.name} stopped early: {reason}", flush=True)
                 del self.trials[job]
@@ -233,7 +234,7 @@ def _dimension(name: str, field: Field, given: Any) -> Dimension:
         if set(given) != {"choices"} or not isinstance(given["choices"], list) or not given["choices"]:
             raise SombrlError(f"[search] {name}: choices must be a list of values, and nothing else.")
         return Dimension(field, tuple(field.read(value) for value in given["choices"]))
-    if field.hint not in (int, float, int | None, float | None):
+    if not field.number:
         raise SombrlError(f"[search] {name} is no number: give choices instead of low and high.")
     if not {"low", "high"} <= set(given):
         raise SombrlError(f"[search] {name} needs both low and high.")

@@ -1,0 +1,128 @@
+"""`sombrl resume`, `eval`, `plot`, `export`, `export-policy`, `export-replay` and `report`: what works on runs."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from sombrl.cli.parser import run_of
+
+Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+Paths = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PATH...")]
+
+
+def resume(
+    run: Run,
+    episodes: int | None = None,
+    checkpoint_every: int | None = None,
+    tensorboard: bool = True,
+    wandb: bool = False,
+    films: bool = True,
+) -> None:
+    """Continue a run exactly where its last checkpoint is.
+
+    Args:
+        run: The run's folder.
+        episodes: Train up to this many episodes instead of the run's own number; nothing else can change.
+        checkpoint_every: Iterations between checkpoints; default 1, and 10 of dreamer.
+        tensorboard: Write TensorBoard events.
+        wandb: Write Weights & Biases runs; those of before go on.
+        films: Dreamer on images: with every checkpoint, films of what is seen and expected.
+    """
+    from sombrl.sweep.jobs import resume as resume_run
+
+    options = {"tensorboard": tensorboard, "wandb": wandb, "films": films}
+    resume_run(run_of(run, "resume"), episodes=episodes, checkpoint_every=checkpoint_every, **options)
+    print(f"done: {run}  (sombrl eval {run} · sombrl plot {run})")
+
+
+def evaluate(
+    run: Run, episodes: int = 10, explore: bool = False, task: str | None = None, video: Path | None = None
+) -> None:
+    """Returns of the trained agent on episodes it has never seen.
+
+    Args:
+        run: The run's folder.
+        episodes: Episodes per seed.
+        explore: Plan with the exploration strategy of the run; default: for the task alone, by the mean.
+        task: Plan for this downstream task of the environment instead of its own, and score by its reward.
+        video: Also film the first seed's first episode (.gif or .mp4).
+    """
+    from sombrl.runs.evaluate import evaluate_run
+
+    evaluate_run(run_of(run, "eval"), episodes=episodes, explore=explore, task=task, video=video)
+
+
+def plot(runs: Runs, out: Path | None = None) -> None:
+    """Learning curves of one or more runs, median and interquartile range over seeds.
+
+    Args:
+        runs: Run folders.
+        out: The picture (.png, .svg or .pdf), new; default: plots/learning.png in the first run.
+    """
+    from sombrl.runs.plots import plot_runs
+
+    print(f"wrote {plot_runs(list(runs), out)}")
+
+
+def export(runs: Runs, out: Path, experiment: str = "run") -> None:
+    """The metrics of one or more runs as one long table, a row per seed, iteration and metric.
+
+    Args:
+        runs: Run folders.
+        out: The file, new: .csv, or .parquet (extra `parquet`).
+        experiment: What the first column says.
+    """
+    from sombrl.storage.results import export_runs
+
+    print(f"wrote {export_runs(list(runs), out, experiment)}")
+
+
+def export_policy(run: Run, out: Path, seed: int | None = None, onnx: bool = False) -> None:
+    """The trained policy as a folder that needs NumPy alone: policy.py, policy.json and policy.npz.
+
+    Args:
+        run: The run's folder.
+        out: The folder, new.
+        seed: Whose policy; default: the first seed's.
+        onnx: Also write policy.onnx (extra `onnx`).
+    """
+    from sombrl.export import export_policy as write
+
+    written = write(run_of(run, "export-policy"), out, seed=seed, onnx=onnx)
+    print(f"wrote {written}  (python {out / 'policy.py'} checks it)")
+
+
+def export_replay(run: Run, out: str, seed: int | None = None) -> None:
+    """The episodes of a run's replay as a Minari dataset (extra `minari`).
+
+    Args:
+        run: The run's folder.
+        out: The dataset's name, new, e.g. pendulum/replay-v0; Minari keeps it in MINARI_DATASETS_PATH.
+        seed: Whose episodes; default: those of every seed, one after the other.
+    """
+    from sombrl.export import to_minari
+
+    print(f"wrote {to_minari(run_of(run, 'export-replay'), out, seed=seed)}  (minari.load_dataset({out!r}))")
+
+
+def report(
+    paths: Paths,
+    out: Path = Path("report.html"),
+    live: bool = False,
+    axis: Literal["frames", "decisions"] = "frames",
+    title: str | None = None,
+) -> None:
+    """One page about runs and tables of results that opens without a network: verdicts, curves, tables.
+
+    Args:
+        paths: Run folders, tables of results (.csv), or folders with such in them.
+        out: The page (.html), new.
+        live: Write the page again while the runs grow, until Ctrl-C; the open page reads itself again.
+        axis: What the curves are drawn over at first; the page can switch.
+        title: The page's heading.
+    """
+    from sombrl.report import watch, write_report
+
+    print(f"wrote {(watch if live else write_report)(paths, out, axis=axis, title=title)}")

@@ -1,0 +1,147 @@
+"""`sombrl train ALGORITHM`: every field of the configurations as a flag, and only those that the algorithm has."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from sombrl.algorithms import ALGORITHMS
+from sombrl.algorithms.settings import PRESET, fields_of
+from sombrl.cli.parser import flags, refuse_unknown, take
+from sombrl.cli.train_help import help_text
+from sombrl.config.check import require
+from sombrl.config.fields import Field, leaves
+from sombrl.config.run import RunConfig
+from sombrl.config.suggestions import nearest
+from sombrl.controllers.icem import PRESETS
+from sombrl.errors import SombrlError
+
+NO_FILMS = {"films": "is for dreamer, whose model imagines pictures: leave it out."}
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """Where a run goes and how it is watched."""
+
+    out: Path | None = None
+    """The run's folder, new; default runs/ALGORITHM_ENV_EXPLORATION, numbered."""
+    jobs: int | None = None
+    """Processes that train some of the seeds each; default: as many as cores or accelerators allow. On a CPU the
+    numbers do not depend on it."""
+    checkpoint_every: int | None = None
+    """Iterations between checkpoints; default 1, dreamer 10. Ctrl-C and faults save in any case."""
+    tensorboard: bool = True
+    """Write TensorBoard events (extra `tb`)."""
+    wandb: bool = False
+    """Write Weights & Biases runs, one per seed. Extra `wandb`; offline unless WANDB_MODE=online."""
+    films: bool = True
+    """On images: with every checkpoint, films of the last episode and of what the model expects (Pillow)."""
+
+
+def train(argv: list[str]) -> None:
+    """Train, as the words after `sombrl train` ask."""
+    if not argv or argv[0] in ("-h", "--help", "--help-all"):
+        print("usage: sombrl train ALGORITHM [options], with ALGORITHM one of:\n")
+        for name, algorithm in ALGORITHMS.items():
+            print(f"  {name:<12} {algorithm.summary}")
+        print("\n`sombrl train ALGORITHM --help` shows the options that matter first, --help-all every one.")
+        return
+    name, *rest = argv
+    if name not in ALGORITHMS:
+        raise nearest(name, ALGORITHMS, "algorithm")
+    if {"-h", "--help", "--help-all"} & set(rest):
+        print(help_text(name, list(_options(name).values()), everything="--help-all" in rest))
+        return
+    _refuse(name, rest)
+    preset, rest = take(rest, "--preset")
+    run_config, output, config = _read(name, rest, preset)
+    if preset is not None and config.controller not in ("icem", "cem"):
+        raise SombrlError(
+            f"--preset sets iCEM's numbers, and --controller {config.controller} does not use them: leave it out."
+        )
+    _run(name, run_config, output, config, ["sombrl", "train", *argv])
+
+
+def _run(name: str, run_config: RunConfig, output: Output, config: Any, command: list[str]) -> None:
+    from sombrl.runs.evaluate import evaluate_run
+    from sombrl.sweep.jobs import train as train_run
+
+    out = output.out or _free(Path("runs") / f"{name}_{_slug(run_config.env)}_{config.explore.explore}")
+    train_run(
+        name,
+        config,
+        run_config,
+        out,
+        jobs=output.jobs,
+        command=command,
+        checkpoint_every=output.checkpoint_every,
+        tensorboard=output.tensorboard,
+        wandb=output.wandb,
+        films=output.films,
+    )
+    for task in run_config.downstream:
+        print()
+        evaluate_run(out, episodes=10, task=task)
+    print(f"done: {out}  (sombrl eval {out} · sombrl plot {out})")
+
+
+def _options(algorithm: str) -> dict[str, Field]:
+    """The options of the algorithm by name, without those that it does nothing with."""
+    found = fields_of(algorithm) | {field.name: field for field in leaves(Output, "output")}
+    return {name: field for name, field in found.items() if name not in _lacks(algorithm)}
+
+
+def _lacks(algorithm: str) -> Mapping[str, str]:
+    return {**ALGORITHMS[algorithm].lacks, **({} if algorithm == "dreamer" else NO_FILMS)}
+
+
+def _refuse(algorithm: str, argv: list[str]) -> None:
+    """Refuse options that there are not, and options and choices that the algorithm lacks."""
+    lacks, options = _lacks(algorithm), _options(algorithm)
+    for name in flags(argv):
+        if why := lacks.get(name.removeprefix("no_")):
+            raise SombrlError(f"--{name.replace('_', '-')} {why}")
+        owners = [other for other in ALGORITHMS if name not in options and name in fields_of(other)]
+        if owners:
+            raise SombrlError(
+                f"--{name.replace('_', '-')} is for {', '.join(owners)}, not for {algorithm}: leave it out."
+            )
+    refuse_unknown(argv, options, f"sombrl train {algorithm} --help-all")
+    for name in {key.partition("=")[0] for key in lacks if "=" in key} & set(options):
+        field = options[name]
+        value = take(argv, field.flag)[0]
+        ALGORITHMS[algorithm].refuse_values({name: value})
+        if value is not None:
+            left = tuple(choice for choice in field.kind.choices if f"{name}={choice}" not in lacks)
+            require(field.flag, dataclasses.replace(field.kind, choices=left), value)
+
+
+def _read(algorithm: str, argv: list[str], preset: str | None) -> tuple[RunConfig, Output, Any]:
+    """The three configurations as one flat command line."""
+    row = ALGORITHMS[algorithm]
+    config = row.config()
+    if preset is not None:
+        require("--preset", fields_of(algorithm)[PRESET].kind, preset)
+        config = dataclasses.replace(config, icem=PRESETS[preset])
+    groups: dict[str, Any] = {"run": RunConfig(), "output": Output(), "algorithm": config}
+    fields = [
+        (name, Annotated[type(group), tyro.conf.arg(name="")], dataclasses.field(default=group))
+        for name, group in groups.items()
+    ]
+    combined = dataclasses.make_dataclass("Options", fields, frozen=True)
+    parsed: Any = tyro.cli(combined, args=argv, prog=f"sombrl train {algorithm}")
+    return parsed.run, parsed.output, parsed.algorithm
+
+
+def _slug(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-." else "-" for c in name)
+
+
+def _free(path: Path) -> Path:
+    """The path, with a number if it is taken."""
+    candidate, number = path, 2
+    while candidate.exists():
+        candidate, number = path.with_name(f"{path.name}-{number}"), number + 1
+    return candidate
