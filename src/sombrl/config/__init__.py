@@ -1,3 +1,15 @@
 """Configurations: what a run is made of, how it is checked, and its way to JSON and back."""
 
-from sombrl.config.run import RunConfig as RunConfig
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sombrl.config.run import RunConfig as RunConfig
+
+
+def __getattr__(name: str) -> Any:
+    """`RunConfig` only when it is asked for: it imports JAX, and driving a car must not."""
+    if name == "RunConfig":
+        from sombrl.config.run import RunConfig
+
+        return RunConfig
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,8 +18,11 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Gt, Interval
+
+from sombrl.config.check import Configuration
 from sombrl.config.json import from_json, to_json
 from sombrl.errors import RunFault, SombrlError
 from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
@@ -33,7 +36,7 @@ from sombrl.storage.run_folder import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
-class CampaignConfig:
+class CampaignConfig(Configuration):
     """What is driven, what learns, and how long."""
 
     backend: str = "sim"
@@ -44,31 +47,24 @@ class CampaignConfig:
     """An algorithm that learns a policy (`sombrl list algorithms`), random, or module:function."""
     trainer_options: tuple[str, ...] = ()
     """Its options as name=value, a dot for nested ones: env=rc-car sac.batch_size=64."""
-    episodes: int = 20
+    episodes: Annotated[int, Ge(1)] = 20
     """Episodes in all."""
-    steps: int = 100
+    steps: Annotated[int, Ge(1)] = 100
     """Actions per episode."""
-    rate: float = 30.0
+    rate: Annotated[float, Interval(ge=1, le=200)] = 30.0
     """Actions per second."""
-    seed: int = 0
+    seed: Annotated[int, Ge(0)] = 0
     """Of the learner."""
     reset: Literal["teleport", "manual", "auto"] = "teleport"
     """How the car gets back to the start: by the simulator, by a person, or by reset_policy."""
     reset_policy: str | None = None
     """auto: a policy that can park, a file as in policies/."""
-    margin_factor: float = 5.0
+    margin_factor: Annotated[float, Gt(0)] = 5.0
     """The reward's: 0.1 of it is the distance beyond which less than 0.1 is paid. 20 is dense, 5 sparse."""
     supervisor: SupervisorConfig = dataclasses.field(default_factory=SupervisorConfig)
 
-    def __post_init__(self) -> None:
-        """Refuse impossible numbers."""
-        for name, least in (("episodes", 1), ("steps", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise SombrlError(f"--{name} must be at least {least}, not {getattr(self, name)}.")
-        if not 1.0 <= self.rate <= 200.0:
-            raise SombrlError(f"--rate must be between 1 and 200 actions per second, not {self.rate}.")
-        if not 0.0 < self.margin_factor < float("inf"):
-            raise SombrlError(f"--margin-factor must be positive, not {self.margin_factor}.")
+    def refuse_combinations(self) -> None:
+        """A policy that parks is what drives the car back."""
         if (self.reset == "auto") != (self.reset_policy is not None):
             raise SombrlError("--reset auto and --reset-policy FILE belong together: give both or neither.")
 
@@ -108,8 +104,7 @@ class Campaign:
     def config(self) -> CampaignConfig:
         """As it is on disk now."""
         try:
-            config: CampaignConfig = from_json(CampaignConfig, json.loads((self.path / "config.json").read_text()))
-            return config
+            return from_json(CampaignConfig, json.loads((self.path / "config.json").read_text()))
         except (OSError, ValueError, TypeError, AttributeError, SombrlError) as error:
             raise SombrlError(f"cannot read {self.path / 'config.json'} ({error}): restore it from a copy.") from error
 
