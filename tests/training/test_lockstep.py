@@ -12,10 +12,10 @@ from sombrl.agent.make import make
 from sombrl.dynamics.none import NoDynamics
 from sombrl.exploration import Constant, greedy, hucrl, optimistic, pets
 from sombrl.exploration.shared import share
-from sombrl.paper.experiments.base import Evaluation, TrainCell
 from sombrl.paper.experiments.mbpo import decisions_of, mbpo_config
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell import Evaluation, TrainCell
+from sombrl.runs.cell_folder import CellFolder
 from sombrl.runs.train import Run, run_training
 from sombrl.storage.run_folder import RunFolder
 from sombrl.training.lockstep import learn_together

@@ -173,3 +173,13 @@ def test_decisions_are_cheap():
         for t in range(1000):
             progress.decision(t, 1000)
         assert drawings == []
+
+
+def test_a_seed_whose_episode_goes_on_shows_its_last_return():
+    stream = io.StringIO()
+    with Progress(2, "Pendulum-v1", 2, stream) as progress:
+        progress.iteration({"iteration": 0, "return": [1.0, math.nan]})
+        progress.iteration({"iteration": 1, "return": [math.nan, 5.0]})
+    _, first, second = stream.getvalue().splitlines()
+    assert "return 1 [1, 1] (1 without)" in first
+    assert "return 3 [1, 5]  " in second

@@ -27,6 +27,9 @@ class Output:
 
     out: Path | None = None
     """The run's folder, new; default runs/ALGORITHM_ENV_EXPLORATION, numbered."""
+    jobs: int | None = None
+    """Processes that train some of the seeds each; default: as many as cores or accelerators allow. On a CPU the
+    numbers do not depend on it."""
     checkpoint_every: int | None = None
     """Iterations between checkpoints; default 1, dreamer 10. Ctrl-C and faults save in any case."""
     tensorboard: bool = True
@@ -63,7 +66,7 @@ def train(argv: list[str]) -> None:
 
 def _run(name: str, run_config: RunConfig, output: Output, config: Any, command: list[str]) -> None:
     from sombrl.runs.evaluate import evaluate_run
-    from sombrl.runs.train import train as train_run
+    from sombrl.sweep.jobs import train as train_run
 
     out = output.out or _free(Path("runs") / f"{name}_{_slug(run_config.env)}_{config.explore.explore}")
     train_run(
@@ -71,6 +74,7 @@ def _run(name: str, run_config: RunConfig, output: Output, config: Any, command:
         config,
         run_config,
         out,
+        jobs=output.jobs,
         command=command,
         checkpoint_every=output.checkpoint_every,
         tensorboard=output.tensorboard,

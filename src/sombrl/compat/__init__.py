@@ -17,6 +17,7 @@ MOVED = {
     "sombrl.dynamics.rssm": "sombrl.dreamer.rssm",
     "sombrl.envs.rc_car_prior": "sombrl.dynamics.rc_car_prior",
     "sombrl.evaluation": "sombrl.runs.evaluate",
+    "sombrl.experiments.cell_folder": "sombrl.runs.cell_folder",
     "sombrl.experiments": "sombrl.paper.experiments",
     "sombrl.extras": "sombrl.optional",
     "sombrl.hardware.agent_trainer": "sombrl.hardware.trainers",
@@ -67,7 +68,7 @@ class MovedLoader(importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """The module under its new name, with one line that names it."""
-        warnings.warn(f"{spec.name} is now {self.new}; the old name works until sombrl 0.3.", FutureWarning, 2)
+        warnings.warn(f"{spec.name} is now {self.new}; the old name works until sombrl 0.2.", FutureWarning, 2)
         module = importlib.import_module(self.new)
         self.own_spec = module.__spec__
         return module

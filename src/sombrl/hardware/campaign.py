@@ -24,6 +24,7 @@ from annotated_types import Ge, Gt, Interval
 
 from sombrl.config.check import Configuration
 from sombrl.config.json import from_json, to_json
+from sombrl.config.kinds import Advice
 from sombrl.errors import RunFault, SombrlError
 from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
 from sombrl.hardware.episode import Episode
@@ -51,7 +52,7 @@ class CampaignConfig(Configuration):
     """Episodes in all."""
     steps: Annotated[int, Ge(1)] = 100
     """Actions per episode."""
-    rate: Annotated[float, Interval(ge=1, le=200)] = 30.0
+    rate: Annotated[float, Interval(ge=1, le=200), Advice("it is in actions per second")] = 30.0
     """Actions per second."""
     seed: Annotated[int, Ge(0)] = 0
     """Of the learner."""

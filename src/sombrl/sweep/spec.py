@@ -28,8 +28,8 @@ from sombrl.config.fields import Field
 from sombrl.config.json import from_json, to_json
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
-from sombrl.paper.experiments.base import NAME, Evaluation, TrainCell
 from sombrl.records import SombrlError
+from sombrl.runs.cell import NAME, Evaluation, TrainCell
 from sombrl.storage.results import METRICS
 
 AXES = ("env", "explore", "seed", "seeds", "preset")

@@ -53,6 +53,7 @@ class Progress:
         self._first: float | None = None
         self._done, self._decision, self._length = 0, 0, 0
         self._silent = False
+        self._returns: np.ndarray | None = None
         self._console: Console | None = None
         self._live: Live | None = None
         self._started = self._drawn = clock()
@@ -85,9 +86,20 @@ class Progress:
         self._started = now
         self._done = int(summary.get("iteration", self._done)) + 1
         self._decision = 0
-        row = self._row(summary)
+        row = self._row(summary | {"return": self._latest(summary.get("return"))})
         self._rows.append(row)
         self._guarded(self._draw if self._live is not None else lambda: self._plain(row))
+
+    def _latest(self, returns: Any) -> Any:
+        """The returns; where no episode of a seed has ended since the last iteration, the one before."""
+        try:
+            new = np.asarray(returns, dtype=float).ravel()
+        except (TypeError, ValueError):
+            return returns
+        if self._returns is not None and self._returns.shape == new.shape:
+            new = np.where(np.isnan(new), self._returns, new)
+        self._returns = new
+        return new
 
     def _open(self) -> None:
         if _is_terminal(self._stream):

@@ -30,6 +30,7 @@ from sombrl.envs.guards import check_count, check_seeds
 from sombrl.envs.interface import AbstractEnvs, Step
 from sombrl.envs.rows import Rows
 from sombrl.errors import RunFault, SimulatorFault, SombrlError
+from sombrl.numerics import join_rows
 
 # Not `multiprocessing`: that runs the caller's script again in each child, which surprises scripts without a
 # guard. The package is put in place without running its `__init__`, which loads JAX: seconds and memory that a
@@ -365,15 +366,6 @@ class _Memory:
         if self.fd >= 0:
             os.close(self.fd)
         self.fd = -1
-
-
-def join_rows(parts: list[np.ndarray]) -> np.ndarray:
-    """Rows of several lots as one; histories of different lengths are filled up with zeros, as the adapter does."""
-    if parts[0].ndim < 2 or len({part.shape[1:] for part in parts}) == 1:
-        return np.concatenate(parts)
-    longest = max(part.shape[1] for part in parts)
-    widths = [[(0, 0), (0, longest - part.shape[1])] + [(0, 0)] * (part.ndim - 2) for part in parts]
-    return np.concatenate([np.pad(part, width) for part, width in zip(parts, widths, strict=True)])
 
 
 def _pickle_order(order: functools.partial, name: str) -> bytes:
