@@ -49,6 +49,7 @@ bench: setup  ## steady state and compile time apart; writes runs/bench/, result
 	$(BIN)/python -m benchmarks.sim_fsvgd
 	$(BIN)/python -m benchmarks.parking
 	$(BIN)/python -m benchmarks.dreamer
+	$(BIN)/python -m benchmarks.jobs
 	$(BIN)/python -m benchmarks.gp_icem  # last, because it fails when it misses its bars
 
 bench-peers: .venv-peers/.ready  ## the libraries that `make bench` compares with, apart from ours

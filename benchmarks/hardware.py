@@ -1,6 +1,6 @@
 """The control loop at 30 Hz: how late it wakes up and how long it works, alone and beside a learner that is busy.
 
-The car is the simulated one, in real time. The learner is a process of its own, as nice as the campaign's, that trains
+The car is the simulated one, in real time. The learner is a process of its own, of the campaign's priority, that trains
 mbpo on the rc-car world the whole time; in a campaign the two never work at once, so this is the worst case. Each case
 is run with real-time scheduling, where the system allows it, and without.
 
@@ -100,7 +100,7 @@ def microseconds(call: Callable[[], Any], calls: int = 5000) -> float:
 
 
 def parts() -> dict[str, float]:
-    """What a tick is made of, without anybody waiting."""
+    """The parts of a tick, without waiting."""
     backend, stack = SimBackend(SimConfig(clock="simulated")), ActionStack()
     supervisor = Supervisor(backend, WIDE)
     frame = Observation(0.0, np.array([1.0, -1.0, 3.0]), np.array([0.3, 0.1, 0.2]), 1, True)

@@ -19,6 +19,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # the same programs in many t
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("SOMBRL_JOBS", "1")  # a process per seed costs seconds: tests of --jobs ask for it
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax

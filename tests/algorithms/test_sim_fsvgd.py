@@ -36,6 +36,7 @@ def trained():
     return agent, rows
 
 
+@pytest.mark.thorough
 def test_lambda_falls_on_the_published_line(trained):
     _, rows = trained
     np.testing.assert_allclose([row["explore/bonus_weight"] for row in rows], [0.5, 0.45, 0.4], rtol=1e-6)
@@ -74,23 +75,23 @@ def test_policy_is_kept_for_evaluation(trained):
     ],
 )
 def test_two_by_two(settings, propagation, bonus):
-    exploration = car(**settings).parts.exploration
+    exploration = car(**settings).trainer.parts.exploration
     assert type(exploration.propagation) is propagation and type(exploration.bonus) is bonus
 
 
 def test_parts_of_the_priors():
-    learner = car().parts.learner
+    learner = car().trainer.parts.learner
     assert learner.simulator.fidelity == "low" and isinstance(learner.coordinates, CarWorldFrame)
     assert learner.config.additive_scales == pytest.approx((0.008, 0.008, 0.01, 0.01, 0.08, 0.08, 0.5))
-    high = car(prior="high-fidelity", frame="body").parts.learner
+    high = car(prior="high-fidelity", frame="body").trainer.parts.learner
     assert high.simulator.fidelity == "high" and isinstance(high.coordinates, CarBodyFrame)
     assert high.config.additive_scales == pytest.approx((0.008, 0.008, 0.009, 0.05, 0.05, 0.2))
-    assert car(prior_gap=False).parts.learner.config.additive_scales is None
-    none = car(prior="none").parts.learner
+    assert car(prior_gap=False).trainer.parts.learner.config.additive_scales is None
+    none = car(prior="none").trainer.parts.learner
     assert none.simulator is None and none.domain_of is not None
-    grey, system = car(use="grey-box").parts.learner, car(use="system-id").parts.learner
+    grey, system = car(use="grey-box").trainer.parts.learner, car(use="system-id").trainer.parts.learner
     assert isinstance(grey, GreyBoxLearner) and grey.system.residual and not system.system.residual
-    assert car(prior_integrator="legacy").parts.learner.simulator.integrator == "legacy"
+    assert car(prior_integrator="legacy").trainer.parts.learner.simulator.integrator == "legacy"
 
 
 def test_the_published_numbers_are_the_defaults():
@@ -119,7 +120,7 @@ def test_the_published_numbers_are_the_defaults():
 )
 def test_refuses(env, settings, says):
     if says is None:  # a known task without a simulator is no mistake
-        assert make("sim-fsvgd", env, prior="none", **(TINY | settings)).parts.learner.simulator is None
+        assert make("sim-fsvgd", env, prior="none", **(TINY | settings)).trainer.parts.learner.simulator is None
         return
     with pytest.raises(SombrlError, match=says):
         make("sim-fsvgd", env, **(TINY | settings))

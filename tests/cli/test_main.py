@@ -291,6 +291,24 @@ def test_eval_before_the_first_checkpoint(run, capsys, tmp_path):
     assert code == 2 and "nothing is saved" in err and f"sombrl resume {copy}" in err
 
 
+def test_trainings_without_out_that_start_at_once_have_folders_of_their_own(monkeypatch, capsys, tmp_path):
+    from sombrl.sweep import jobs
+
+    monkeypatch.chdir(tmp_path)
+    started = []
+
+    def train(*where, **rest):
+        started.append(where[3])
+        if len(started) < 3:  # another one starts before this one has written anything
+            main(["train", "gp-icem", "--env", "pendulum"])
+
+    monkeypatch.setattr(jobs, "train", train)
+    main(["train", "gp-icem", "--env", "pendulum"])
+    assert [path.name for path in started] == [f"gp-icem_pendulum_optimistic{end}" for end in ("", "-2", "-3")]
+    assert list(tmp_path.iterdir()) == []  # nothing was trained, and nothing is left
+
+
+@pytest.mark.thorough
 def test_scripts_that_are_installed_already_find_their_entry_point():
     """The first two releases' scripts import these names, each in a process of its own."""
     for line in ("from sombrl.cli.main import main", "from sombrl.cli import main"):

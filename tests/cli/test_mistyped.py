@@ -20,7 +20,10 @@ TYPED = [
     ("train sim-fsvgd --explore ucb", "--explore must be one of greedy, pets, thompson, optimistic, unsupervised"),
     ("train sac --explore optimistic", "sac has no model to be uncertain about"),
     ("train sac --bonus-weight 3", "--bonus-weight does nothing in sac"),
-    ("train dreamer --downstream spin", "explore without a task (--explore unsupervised --out runs/explored), then"),
+    (
+        "train dreamer --downstream spin",
+        "explore without a task (--explore unsupervised --out RUN), then train",
+    ),
     ("train dreamer --setting discounted", "--setting discounted does not go with dreamer"),
     ("train dreamer --update-every 3", "--update-every is for --setting non-episodic"),
     ("train sim-fsvgd --schedule theoretical", "--schedule theoretical is for gp-icem only"),
@@ -48,7 +51,7 @@ TYPED = [
         "sweep x.toml --backend lokal",
         "--backend must be one of local, ray, slurm, not 'lokal'",
     ),
-    ("status x --every ten", "--every must be a finite number, not 'ten'"),
+    ("status x --every ten", "--every must be a number, not 'ten'"),
     ("list envs more", "sombrl list envs takes nothing more, not 'more'"),
     ("hardware status", "hardware status needs CAMPAIGN"),
 ]

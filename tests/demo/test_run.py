@@ -51,7 +51,7 @@ def finished(tmp_path_factory):
         train = module.train_strategies
         patch.setattr(module, "train_strategies", lambda *told: stories.extend(train(*told)) or stories)
         patch.setattr("sys.stdout", printed)
-        demo(out, seeds=2, episodes=2)
+        demo(out, seeds=2, episodes=2, jobs=1)
     return out, printed.getvalue(), stories
 
 
@@ -85,6 +85,17 @@ def test_runs_are_ordinary_runs(finished):
         assert agent.iteration == 2 and agent.config.explore.explore == told.strategy
         assert [[states.shape for states in episode] for episode in told.visited] == [[(5, 2)] * 2] * 2
         assert len(told.sigma) == 2 and all(sigma.shape == (41, 41) for sigma in told.sigma)
+
+
+def test_strategies_side_by_side_tell_the_same(finished, tmp_path, capsys):
+    _, _, stories = finished
+    configs = [load(finished[0] / told.strategy).config for told in stories]
+    again = module.train_strategies(tmp_path, configs, tiny_run(2, 2), ["sombrl", "demo"], 2)
+    assert "mountain-car · optimistic and greedy" in capsys.readouterr().out
+    for ours, theirs in zip(again, stories, strict=True):
+        assert (ours.returns == theirs.returns).all() and np.array_equal(ours.sigma, theirs.sigma)
+        for one, other in zip(ours.visited, theirs.visited, strict=True):
+            assert all(map(np.array_equal, one, other))
 
 
 def test_sigma_is_that_of_the_posterior_before_the_episode(finished):

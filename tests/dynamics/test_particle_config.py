@@ -142,6 +142,7 @@ def start_program(**settings):
     return program(lambda key: jax.vmap(ours.init(key=key).particles)(DATA.data.obs[:4]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", list(SEEN_AT_THE_START))
 def test_every_setting_of_the_networks_changes_the_program(setting):
     assert start_program() == start_program() != start_program(**{setting: SEEN_AT_THE_START[setting]})
@@ -157,6 +158,7 @@ def batch_program(**settings):
     return program(lambda key: batch_of(key, **settings))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", list(SEEN_IN_A_BATCH))
 def test_every_setting_of_the_batch_changes_the_program(setting):
     assert batch_program() == batch_program() != batch_program(**{setting: SEEN_IN_A_BATCH[setting]})
@@ -179,6 +181,7 @@ def test_the_same_settings_give_the_same_program():
     assert gradient_program() == gradient_program.__wrapped__()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", [*SEEN_IN_A_GRADIENT, *OTHERWISE, *WITHOUT_A_SIMULATOR])
 def test_every_setting_of_the_gradient_changes_the_program(setting):
     if setting in WITHOUT_A_SIMULATOR:

@@ -71,7 +71,7 @@ def test_it_grows_with_the_data_of_a_run():
             lambda: TheoryConfig(policy_lipschitz=-0.1),
             "--theory.policy-lipschitz must be a finite number of at least 0",
         ),
-        (lambda: TheoryConfig(delta=1.0), "--theory.delta must be a number strictly between 0 and 1"),
+        (lambda: TheoryConfig(delta=1.0), "--theory.delta must be strictly between 0 and 1"),
         (lambda: theoretical(NonEpisodic(), TheoryConfig(noise="sub-gaussian"), 2), "finite-horizon only"),
         (
             lambda: theoretical(FiniteHorizon(200), TheoryConfig(noise="sub-gaussian", policy_lipschitz=1.0), 2),

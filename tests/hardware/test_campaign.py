@@ -83,7 +83,7 @@ def test_episodes_are_loaded_as_they_were_saved(tmp_path, finished):
 
 
 @pytest.mark.parametrize("lost", ["episode 1 on", "policy 2 and episode 2", "episode 2", "metrics of 2"])
-def test_what_is_missing_is_done_again_to_the_same_bits(lost, finished, tmp_path):
+def test_missing_files_are_made_again_bit_exactly(lost, finished, tmp_path):
     """Whatever a kill leaves out, the campaign ends as one that was never disturbed."""
     campaign = Campaign(shutil.copytree(finished.path, tmp_path / "c"))
     gone = {
@@ -274,7 +274,7 @@ def test_only_the_number_of_episodes_may_change(finished):
         ("run c --trainer random --episodes 0", "--episodes must be at least 1"),
         ("run c --trainer random --rate 0", "--rate must be between"),
         ("run c --trainer random --reset auto", "--reset-policy"),
-        ("run c --trainer random --supervisor.speed-cap 0", "--supervisor.speed-cap must be a positive number"),
+        ("run c --trainer random --supervisor.speed-cap 0", "--supervisor.speed-cap must be positive and finite"),
         ("status c", "there is no campaign c"),
         ("check c.npz", "there is no file c.npz"),
     ],
@@ -320,7 +320,7 @@ def test_a_damaged_file_is_named(kind, capsys, finished, tmp_path):
     assert campaign.committed() == 2
 
 
-def test_a_gap_is_named(finished, tmp_path):
+def test_a_missing_episode_is_named(finished, tmp_path):
     campaign = Campaign(shutil.copytree(finished.path, tmp_path / "c"))
     campaign.episode_path(1).unlink()
     with pytest.raises(SombrlError, match=r"001\.npz is missing though later ones"):

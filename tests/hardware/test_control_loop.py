@@ -144,7 +144,7 @@ def test_a_replay_in_real_time_keeps_the_times_of_the_log():
     np.testing.assert_array_equal(again.pose[same], recorded.pose[again.slot[same]])
 
 
-def test_a_replay_that_is_over_is_a_car_that_nobody_sees():
+def test_frames_are_invalid_after_the_end_of_a_replay():
     backend = simulated()
     backend.reset("teleport")
     recorded = run_episode(backend, constant(), Supervisor(backend), steps=5)

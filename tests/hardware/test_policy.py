@@ -26,7 +26,7 @@ def test_equal_to_the_network_in_jax(activation, key):
     assert (actor.obs_dim, actor.action_dim) == (13, 2)
 
 
-def test_saved_and_loaded_bit_for_bit(tmp_path):
+def test_a_policy_is_saved_and_loaded_bit_exactly(tmp_path):
     actor = random_actor(1)
     actor.save(tmp_path / "000.npz", {"number": 3})
     loaded, meta = Actor.load(tmp_path / "000.npz")
@@ -61,7 +61,7 @@ def test_a_changed_number_is_noticed_even_where_the_archive_is_whole(tmp_path):
         read_arrays(path, "notes")
 
 
-def test_what_must_not_drive_is_refused():
+def test_unsound_policies_are_refused():
     actor = random_actor(1)
     with pytest.raises(SombrlError, match="not finite"):
         Actor((np.full((13, 8), np.nan, np.float32), actor.weights[1]), actor.biases)

@@ -129,7 +129,7 @@ def test_a_file_in_the_place_of_a_socket_is_kept(tmp_path):
     assert precious.read_text() == "mine"
 
 
-def test_nobody_there_is_a_sentence(tmp_path):
+def test_no_server_is_refused_in_one_sentence(tmp_path):
     with pytest.raises(SombrlError, match="no car answers at"):
         RemoteBackend(str(tmp_path / "nobody")).connect()
 

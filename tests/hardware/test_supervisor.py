@@ -103,7 +103,7 @@ def test_beyond_the_speed_cap_the_car_may_roll_or_brake_but_not_push():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_never_reaches_the_car(value):
+def test_non_finite_actions_never_reach_the_car(value):
     backend, calls = car(), []
 
     def policy(obs):
@@ -203,7 +203,7 @@ class Bent(SimBackend):
     ],
     ids=["jump", "yaw rate", "nan"],
 )
-def test_frames_that_cannot_be_are_not_believed(bend):
+def test_impossible_frames_are_ignored(bend):
     episode, _ = drive(Bent(bend), constant(0.0, 0.1), steps=20)
     lost = np.flatnonzero(~episode.seen)
     assert len(lost) == 1 and episode.end == "completed" and np.isfinite(episode.obs).all()
@@ -254,7 +254,7 @@ def test_a_policy_that_hangs_is_noticed_by_another_thread():
     assert episode.end == "completed" and not episode.valid[5]
 
 
-def test_a_policy_that_raises_leaves_a_car_that_stands():
+def test_the_car_is_stopped_when_the_policy_raises():
     backend = car()
 
     def policy(obs):
@@ -265,7 +265,7 @@ def test_a_policy_that_raises_leaves_a_car_that_stands():
     assert backend.sent[-1][1:] == (0.0, 0.0)
 
 
-def test_a_log_that_cannot_be_written_leaves_a_car_that_stands(monkeypatch):
+def test_the_car_is_stopped_when_the_log_cannot_be_written(monkeypatch):
     backend, log = car(), EventLog()
 
     def full(event, **details):
@@ -295,7 +295,7 @@ def test_the_operator_stops_within_one_period():
     assert episode.valid.all() and episode.length == 13
 
 
-def test_the_first_frame_counts_the_refusals_of_any_backend():
+def test_a_refusal_for_any_reason_counts_as_late():
     """An accepted=False that is nobody's fault (a vendor's link) is treated as a late command too."""
     backend = car()
     supervisor = Supervisor(backend)
@@ -325,7 +325,7 @@ def test_the_log_is_strict_json_and_survives_half_a_line(tmp_path):
     "options",
     [{"field_x": (1.0, 1.0)}, {"speed_cap": 0.0}, {"throttle_scale": 1.5}, {"stale_after": math.nan}],
 )
-def test_limits_that_are_none_are_refused(options):
+def test_impossible_limits_are_refused(options):
     with pytest.raises(SombrlError, match="--supervisor"):
         SupervisorConfig(**options)
 

@@ -81,7 +81,7 @@ def test_an_episode_through_the_driver_is_an_episode_on_the_car():
     assert driver.calls[-2:] == [(0.0, 0.0), "stop"]
 
 
-def test_whatever_is_wrong_with_a_frame_it_is_invalid():
+def test_bad_frames_are_invalid():
     driver, backend = adapter()
     good = backend.observe()
     assert good.valid and good.stamp == pytest.approx(-0.01)
@@ -105,7 +105,7 @@ def test_late_and_failed_commands_are_refused():
     assert not backend.command(0.0, 0.2, stamp=1.0).accepted
 
 
-def test_a_person_puts_the_car_back():
+def test_manual_reset_waits_until_the_car_rests_at_the_start():
     """The episode starts once the car has stood at the start for a second; the car is kept still meanwhile."""
     driver, backend = adapter(reset_rest=1.0)
     driver.car._place((0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
@@ -135,7 +135,7 @@ def test_a_person_puts_the_car_back():
         backend.reset("manual")
 
 
-def test_a_driver_that_does_not_start_is_a_sentence():
+def test_a_driver_that_does_not_start_is_refused_in_one_sentence():
     driver, backend = adapter()
     driver.start = lambda: 1 / 0
     with pytest.raises(RunFault, match="did not start: ZeroDivisionError"):

@@ -317,3 +317,58 @@ def test_free_arrays_need_no_template(tmp_path):
     assert np.array_equal(tree["x"], vector(1.0)["x"]) and meta["iteration"] == 1
     assert set(meta["free"]) == set(free)
     assert all(np.array_equal(meta["free"][name], free[name]) for name in free)
+
+
+def halves(tree, rows):
+    """The first `rows` rows of every array, and the others; counts are in both."""
+    first = jax.tree.map(lambda leaf: leaf[:rows] if np.ndim(leaf) else leaf, tree)
+    return first, jax.tree.map(lambda leaf: leaf[rows:] if np.ndim(leaf) else leaf, tree)
+
+
+def seeds(n):
+    with jax.enable_x64(True):
+        wide = jnp.asarray(np.random.default_rng(n).normal(size=(n, 3)))
+    return {"wide": wide, "weak": jnp.broadcast_to(jnp.asarray(2), (n,)), "host": np.arange(2 * n), "ticks": 7}
+
+
+def test_parts_of_a_run_are_loaded_as_one(tmp_path):
+    """Two environments per seed in "host"; the free arrays are named as those of Dreamer's replay and simulators."""
+    whole = seeds(3)
+    folders = [tmp_path / "parts" / name / "checkpoints" for name in ("a", "b")]
+    pair, rest = halves({"wide": whole["wide"], "weak": whole["weak"]}, 2)
+    host = {0: whole["host"][:4], 1: whole["host"][4:]}
+    ratio = {"ratio": np.array([1, 2])}
+    free = [
+        ratio | {"replay/0/added": np.array(5), "replay/1/added": np.array(6), "at": np.ones((2, 3))},
+        ratio | {"replay/0/added": np.array(7), "at": np.ones((1, 2))},
+    ]
+    for i, (folder, part) in enumerate(zip(folders, (pair, rest), strict=True)):
+        for number in (3, 4) if i == 0 else (2, 3):
+            tree = part | {"host": host[i], "ticks": 7}
+            checkpoint.save(folder, number, tree, {"iteration": number}, free=free[i])
+    like = jax.tree.map(lambda leaf: leaf, seeds(3))
+    loaded, meta, notes = checkpoint.load_joined(tmp_path, folders, like)
+    assert_same(loaded, whole)
+    assert loaded["weak"].weak_type and loaded["wide"].dtype == jnp.float64 and notes == []
+    assert meta["iteration"] == 3  # the newest that both have
+    joined = meta["free"]
+    assert [int(joined[f"replay/{i}/added"]) for i in range(3)] == [5, 6, 7]
+    assert joined["ratio"].tolist() == [1, 2]
+    assert joined["at"].tolist() == [[1, 1, 1], [1, 1, 1], [1, 1, 0]]  # a shorter history is padded
+
+    (folders[1] / "00000003" / "arrays.npz").write_bytes(b"x")
+    with pytest.raises(SombrlError, match=r"every checkpoint in .* is damaged"):
+        checkpoint.load_joined(tmp_path, folders, like)
+    shutil.rmtree(folders[1] / "00000003")
+    with pytest.raises(SombrlError, match="no checkpoint of the same iteration"):
+        checkpoint.load_joined(tmp_path, folders, like)
+
+
+def test_parts_that_do_not_fit_together_are_refused(tmp_path):
+    for name, rows, ticks in (("a", 2, 7), ("b", 1, 8), ("c", 2, 7)):
+        checkpoint.save(tmp_path / name, 1, {"x": np.ones((rows, 3)), "ticks": ticks}, {})
+    like = {"x": np.ones((3, 3)), "ticks": 0}
+    with pytest.raises(SombrlError, match=r"ticks.* differs"):
+        checkpoint.load_joined(tmp_path, [tmp_path / "a", tmp_path / "b"], like)
+    with pytest.raises(SombrlError, match=r"\(4, 3\) where float64 \(3, 3\) is expected"):
+        checkpoint.load_joined(tmp_path, [tmp_path / "a", tmp_path / "c"], like)

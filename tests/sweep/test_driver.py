@@ -13,7 +13,7 @@ import pytest
 
 from sombrl.cli.main import main
 from sombrl.records import RunFault, SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell_folder import CellFolder
 from sombrl.storage.files import write_whole
 from sombrl.storage.results import Row, read_rows, rows_text
 from sombrl.sweep import driver
@@ -67,7 +67,7 @@ def killed(folder: CellFolder) -> Ended:
 
 
 def refused(folder: CellFolder) -> Ended:
-    folder.note("broke", reason="raise --gp.capacity.", final=True)
+    folder.attempts.note("broke", reason="raise --gp.capacity.", final=True)
     return Ended(REFUSED)
 
 
@@ -169,6 +169,7 @@ def test_an_error_of_the_backend_stops_what_runs(place):
     assert len(backend.stopped) == 2
 
 
+@pytest.mark.thorough
 def test_an_experiment_on_a_backend_is_the_same_table(tmp_path, capsys):
     name = ["experiment", "tolerance-reward", "--scale", "smoke", "--cells", "factor-1,factor-2", "--partial"]
     table = Path("tolerance-reward", "smoke.csv")
@@ -205,7 +206,7 @@ def test_cells_of_a_group_are_one_job(tmp_path):
     from sombrl.sweep.places import ExperimentPlace, place_from_json
 
     name = next(n for n, e in EXPERIMENTS.items() if any(getattr(c, "group", None) for c in e.cells_at("smoke")))
-    place = ExperimentPlace(name, "smoke", tmp_path)
+    place = ExperimentPlace("sombrl.paper.experiments:EXPERIMENTS", name, "smoke", tmp_path)
     cells = EXPERIMENTS[name].cells_at("smoke")
     jobs = driver.jobs_of(place, [cell.name for cell in cells], ["x"])
     assert sorted(n for job in jobs for n in job.cells) == sorted(cell.name for cell in cells)
@@ -225,7 +226,7 @@ def test_status_of_every_kind(place):
     assert status().state == "waiting" and status().planned is None
     folder._begin()
     began = time.time()
-    folder.note("started", iteration=0, planned=10)
+    folder.attempts.note("started", iteration=0, planned=10)
     metrics = folder.path / "run" / "metrics.jsonl"
     metrics.parent.mkdir()
     metrics.write_text(json.dumps(ROW) + "\n" + '{"half')
@@ -236,9 +237,9 @@ def test_status_of_every_kind(place):
         # Four iterations since the start, six to go.
         assert seen.eta == pytest.approx((logged - began) / 4 * 6, abs=0.02)
     assert (status().state, status().iteration) == ("waiting", 4)
-    folder.note("broke", reason="killed by signal 9", final=False)
+    folder.attempts.note("broke", reason="killed by signal 9", final=False)
     assert (status().state, status().note) == ("waiting", "broke: killed by signal 9")
-    folder.note("failed", reason="killed by signal 9")
+    folder.attempts.note("failed", reason="killed by signal 9")
     assert (status().state, status().note) == ("failed", "killed by signal 9")
     with folder.claimed():
         assert status().state == "running"  # it is tried again
@@ -248,11 +249,11 @@ def test_status_of_every_kind(place):
 
 def test_a_line_of_attempts_that_a_kill_has_cut_off(place):
     folder = first(place)
-    folder.note("started")
-    with open(folder.attempts_path, "a") as file:
+    folder.attempts.note("started")
+    with open(folder.attempts.path, "a") as file:
         file.write('{"event": "bro')
-    folder.note("failed", reason="x")
-    assert [event["event"] for event in folder.attempts()] == ["started", "failed"]
+    folder.attempts.note("failed", reason="x")
+    assert [event["event"] for event in folder.attempts.events()] == ["started", "failed"]
     folder.check()  # such a folder is still a cell
 
 

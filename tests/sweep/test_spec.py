@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -47,15 +48,17 @@ def asked(tmp_path):
 
 def test_a_grid_is_every_combination(asked):
     found = asked(GRID)
-    assert len(found) == 2 * 2 * 2 * (1 + 3)  # env × explore × λ × (gp-icem, and mbpo at three numbers of updates)
+    assert len(found) == 2 * 3 * (1 + 3)  # env × (λ = 1, 2.5, greedy) × (gp-icem, and mbpo at three numbers of updates)
     mbpo = [cell for cell in found if cell.algorithm == "mbpo"]
     seen = [
         (c.run.env, c.config.explore.explore, c.config.explore.bonus_weight, c.config.sac.updates_per_call)
         for c in mbpo
     ]
-    assert seen == list(
-        itertools.product(("pendulum", "mountain-car"), ("optimistic", "greedy"), (1.0, 2.5), (1, 5, 20))
-    )
+    explored = (("optimistic", 1.0), ("optimistic", 2.5), ("greedy", 1.0))  # greedy at the default, once
+    assert seen == [
+        (env, *explore, updates)
+        for env, explore, updates in itertools.product(("pendulum", "mountain-car"), explored, (1, 5, 20))
+    ]
     assert {(c.config.sac.hidden, c.run.decisions, c.run.episodes, c.run.action_repeat) for c in mbpo} == {
         ((64, 64), 1000, 10, 2)
     }
@@ -108,6 +111,19 @@ def test_seeds_in_several_cells_are_one_method(asked):
     found = asked()
     assert [cell.run.seed_list for cell in found] == [[0, 1], [2, 3]]
     assert {cell.method for cell in found} == {"gp-icem/optimistic"}
+
+
+def test_fields_that_a_strategy_does_not_look_at_make_no_cells(asked):
+    found = asked(
+        'algorithm = "gp-icem"', "explore=greedy,optimistic,hucrl", "bonus_weight=1,10", "beta=1,2", "episodes=3,4"
+    )
+    names = [cell.name.removeprefix("pendulum-v1/gp-icem/") for cell in found]
+    assert names == [
+        *(f"greedy-episodes={n}" for n in (3, 4)),
+        *(f"optimistic-bonus-weight={weight}-episodes={n}" for weight in (1, 10) for n in (3, 4)),
+        *(f"hucrl-beta={beta}-episodes={n}" for beta in (1, 2) for n in (3, 4)),
+    ]
+    assert [cell.config.explore.bonus_weight for cell in found[2:6]] == [1, 1, 10, 10]
 
 
 def test_json_and_back(asked):
@@ -202,6 +218,13 @@ def test_a_spec_that_is_not_there(capsys, tmp_path):
     with pytest.raises(SombrlError, match="no text"):
         (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
         read_spec(tmp_path / "x.toml")
+
+
+def test_a_spec_that_is_a_pipe_does_not_block(capsys, tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(SystemExit):
+        main(["sweep", str(tmp_path / "pipe.toml")])
+    assert "is not a file: a sweep is a TOML file" in capsys.readouterr().err
 
 
 def test_the_examples_are_sweeps():

@@ -10,7 +10,7 @@ import pytest
 
 from sombrl.cli.main import main
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell_folder import CellFolder
 from sombrl.storage.files import write_whole
 from sombrl.storage.results import Row, read_rows, rows_text
 from sombrl.sweep import driver

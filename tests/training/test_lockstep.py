@@ -12,10 +12,10 @@ from sombrl.agent.make import make
 from sombrl.dynamics.none import NoDynamics
 from sombrl.exploration import Constant, greedy, hucrl, optimistic, pets
 from sombrl.exploration.shared import share
-from sombrl.paper.experiments.base import Evaluation, TrainCell
 from sombrl.paper.experiments.mbpo import decisions_of, mbpo_config
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell import Evaluation, TrainCell
+from sombrl.runs.cell_folder import CellFolder
 from sombrl.runs.train import Run, run_training
 from sombrl.storage.run_folder import RunFolder
 from sombrl.training.lockstep import learn_together
@@ -40,6 +40,7 @@ def test_three_strategies_are_what_they_are_alone():
     assert all(ours.iteration == 2 and int(ours.state.replay.added[0]) == 40 for ours in beside)
 
 
+@pytest.mark.thorough
 def test_other_numbers_change_no_bit():
     beside = [agent(bonus_weight=weight) for weight in (1.0, 0.5)]
     learn_together(beside, 40)
@@ -80,6 +81,7 @@ def test_dreamer_has_a_loop_of_its_own():
         learn_together([make("dreamer", "Pendulum-v1", **tiny)], 20)
 
 
+@pytest.mark.thorough
 def test_who_was_killed_behind_the_others_catches_up(tmp_path):
     cells = [
         TrainCell(

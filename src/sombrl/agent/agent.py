@@ -192,7 +192,7 @@ class Agent:
         """Go on from the newest whole checkpoint of a run; what was damaged is told in `notes`."""
 
         def load(like: Any) -> tuple[Any, dict[str, Any]]:
-            tree, meta, self.notes = checkpoint.load_latest(folder.checkpoints, like)
+            tree, meta, self.notes = folder.load_latest(like)
             return tree, meta
 
         self.trainer.restore(load)

@@ -122,4 +122,4 @@ def _inside(kind: Kind, path: Path, value: Any, name: str) -> Iterator[tuple[Pat
 def _as_argument(name: str) -> str:
     """A field as one writes it in Python: rank of gp as gp={"rank": ...}."""
     part, dot, inner = name.partition(".")
-    return f'{part}={{"{inner}": ...}}' if dot else f"{part}=..."
+    return f'{part}={{"{inner}": ...}}' if dot else f'"{part}"'

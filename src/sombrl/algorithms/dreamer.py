@@ -25,8 +25,8 @@ DREAMER = Algorithm(
     "a latent world model, and a policy trained inside it; images and vectors",
     _trainer,
     lacks={
-        "downstream": "is not for dreamer: explore without a task (--explore unsupervised --out runs/explored), then "
-        "train for each task (--env ... --start-from runs/explored).",
+        "downstream": "is not for dreamer: explore without a task (--explore unsupervised --out RUN), then train for "
+        "each with --start-from RUN.",
         "setting=discounted": OWN_DISCOUNT,
         "setting=non-episodic": "never resets, and dreamer learns from episodes: leave it out.",
         **dict.fromkeys(("discount", "growing_horizon", "horizon_floor"), OWN_DISCOUNT),

@@ -64,7 +64,7 @@ def experiment(argv: list[str]) -> None:
             env_workers=env_workers,
             data=data,
             command=["sombrl", "experiment", *argv],
-            run_cells=None if backend is None else on_backend(backend, workers),
+            run_cells=None if backend is None else on_backend(backend, workers, "sombrl.paper.experiments:EXPERIMENTS"),
         )
 
     call(options, argv, "sombrl experiment")

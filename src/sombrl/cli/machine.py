@@ -59,17 +59,18 @@ def doctor() -> None:
         print(f"{level:<8} {sentence}")
 
 
-def demo(out: Path = Path("runs/demo"), seeds: int = 5, episodes: int = 8) -> None:
+def demo(out: Path = Path("runs/demo"), seeds: int = 5, episodes: int = 8, jobs: int | None = None) -> None:
     """Optimistic against greedy on sparse MountainCar; ends with a table and a page.
 
     Args:
         out: The folder of the demo; an old demo in it is replaced.
         seeds: Seeds per strategy.
         episodes: Episodes per seed.
+        jobs: Processes that train the strategies side by side; default: two where there are cores for them.
     """
     from sombrl.demo.run import demo as run_demo
 
-    run_demo(out, seeds=seeds, episodes=episodes)
+    run_demo(out, seeds=seeds, episodes=episodes, jobs=jobs)
 
 
 def _algorithms() -> list[tuple[str, str]]:

@@ -30,7 +30,7 @@ def resume(
         wandb: Write Weights & Biases runs; those of before go on.
         films: Dreamer on images: with every checkpoint, films of what is seen and expected.
     """
-    from sombrl.runs.train import resume as resume_run
+    from sombrl.sweep.jobs import resume as resume_run
 
     options = {"tensorboard": tensorboard, "wandb": wandb, "films": films}
     resume_run(run_of(run, "resume"), episodes=episodes, checkpoint_every=checkpoint_every, **options)

@@ -1,5 +1,6 @@
 """`sombrl train ALGORITHM`: every field of the configurations as a flag, and only those that the algorithm has."""
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from sombrl.config.fields import Field, leaves
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
 from sombrl.controllers.icem import PRESETS
-from sombrl.errors import SombrlError
+from sombrl.errors import RunFault, SombrlError
 
 NO_FILMS = {"films": "is for dreamer, whose model imagines pictures: leave it out."}
 
@@ -27,6 +28,9 @@ class Output:
 
     out: Path | None = None
     """The run's folder, new; default runs/ALGORITHM_ENV_EXPLORATION, numbered."""
+    jobs: int | None = None
+    """Processes that train some of the seeds each; default: as many as cores or accelerators allow. On a CPU the
+    numbers do not depend on it."""
     checkpoint_every: int | None = None
     """Iterations between checkpoints; default 1, dreamer 10. Ctrl-C and faults save in any case."""
     tensorboard: bool = True
@@ -63,20 +67,27 @@ def train(argv: list[str]) -> None:
 
 def _run(name: str, run_config: RunConfig, output: Output, config: Any, command: list[str]) -> None:
     from sombrl.runs.evaluate import evaluate_run
-    from sombrl.runs.train import train as train_run
+    from sombrl.sweep.jobs import train as train_run
 
-    out = output.out or _free(Path("runs") / f"{name}_{_slug(run_config.env)}_{config.explore.explore}")
-    train_run(
-        name,
-        config,
-        run_config,
-        out,
-        command=command,
-        checkpoint_every=output.checkpoint_every,
-        tensorboard=output.tensorboard,
-        wandb=output.wandb,
-        films=output.films,
-    )
+    out = output.out or _new_folder(Path("runs") / f"{name}_{_slug(run_config.env)}_{config.explore.explore}")
+    try:
+        train_run(
+            name,
+            config,
+            run_config,
+            out,
+            jobs=output.jobs,
+            command=command,
+            checkpoint_every=output.checkpoint_every,
+            tensorboard=output.tensorboard,
+            wandb=output.wandb,
+            films=output.films,
+        )
+    finally:
+        if output.out is None:
+            with contextlib.suppress(OSError):  # it is a run by now; what was refused leaves nothing behind
+                out.rmdir()
+                out.parent.rmdir()
     for task in run_config.downstream:
         print()
         evaluate_run(out, episodes=10, task=task)
@@ -135,9 +146,14 @@ def _slug(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-." else "-" for c in name)
 
 
-def _free(path: Path) -> Path:
-    """The path, with a number if it is taken."""
+def _new_folder(path: Path) -> Path:
+    """Make the folder, with a number if the name is taken: a training that starts at the same time gets another."""
     candidate, number = path, 2
-    while candidate.exists():
-        candidate, number = path.with_name(f"{path.name}-{number}"), number + 1
-    return candidate
+    while True:
+        try:
+            candidate.mkdir(parents=True)
+            return candidate
+        except FileExistsError:
+            candidate, number = path.with_name(f"{path.name}-{number}"), number + 1
+        except OSError as error:
+            raise RunFault(f"cannot create the run {candidate}: {error.strerror or error}.") from error

@@ -21,7 +21,7 @@ PARTS = {"icem": "planner", "mppi": "planner", "sac": "policy", "search": "polic
 OWN = {"controller": "planner", "preset": "planner"}
 """Fields of the algorithm itself; the others are of the model."""
 FIRST = (
-    *("env", "env_kwargs", "episode_length", "episodes", "decisions", "seeds", "eval_every", "out"),
+    *("env", "env_kwargs", "episode_length", "episodes", "decisions", "seeds", "jobs", "eval_every", "out"),
     *("explore", "bonus_weight", "schedule", "setting", "controller", "preset", "prior", "size", "ratio", "wandb"),
 )
 """What most people change."""

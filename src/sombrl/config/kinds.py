@@ -80,7 +80,9 @@ class Kind:
     @property
     def bounds(self) -> str:
         """What is allowed of a number that is already known to be one."""
-        if self.base is float:
+        if self.low is None and self.high is None and self.base is float:
+            return "a finite number"
+        if self.base is float and (self.low is None or self.high is None or _infinite(self)):
             return self.words
         return self._number("") + self._or_none
 
@@ -227,7 +229,7 @@ def _infinite(kind: Kind) -> bool:
 def _noun(kind: Kind) -> str:
     if kind.base is int:
         return "whole number"
-    return "number" if _infinite(kind) or kind.high is not None else "finite number"
+    return "finite number" if kind.low is not None and kind.high is None else "number"
 
 
 def _list_words(kind: Kind) -> str:

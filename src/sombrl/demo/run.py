@@ -2,19 +2,19 @@
 
 import dataclasses
 import shutil
-import time
 from pathlib import Path
 
 from sombrl.algorithms.gp_icem import GPICEMConfig
 from sombrl.config.run import RunConfig
 from sombrl.controllers.icem import ICEMConfig
-from sombrl.demo.story import Outcome, Story, text_table
+from sombrl.demo.story import Outcome, text_table
+from sombrl.demo.training import TRAINING, train_strategies
 from sombrl.dynamics.gp import GPConfig
 from sombrl.errors import RunFault, SombrlError
 from sombrl.exploration.config import ExploreConfig
 from sombrl.runs.plots import drawing
-from sombrl.runs.train import train
 from sombrl.storage.run_folder import RunFolder
+from sombrl.sweep.side_by_side import processes
 
 STRATEGIES = ("optimistic", "greedy")
 MARKER = ".sombrl-demo"
@@ -26,44 +26,28 @@ CONFIG = GPICEMConfig(
 )
 
 
-def demo(out: Path, *, seeds: int, episodes: int) -> None:
+def demo(out: Path, *, seeds: int, episodes: int, jobs: int | None = None) -> None:
     """Train both strategies in `out`, print the comparison and write demo.png and index.html there."""
     out = Path(out)
     settings = run_config(seeds, episodes)  # refuses impossible numbers before anything is touched
+    at_once = processes(jobs, len(STRATEGIES))
     with drawing("the demo"):
         pass  # without matplotlib it would fail after the training
     from sombrl.demo.page import write_page  # here, because both need matplotlib
     from sombrl.demo.picture import draw_picture
 
     _make_room(out)
-    stories = train_strategies(out, seeds, episodes)
+    command = _command(out, seeds, episodes)
+    stories = train_strategies(out, [config_of(name) for name in STRATEGIES], settings, command, at_once)
     outcomes = [Outcome.of(story) for story in stories]
     print(text_table(outcomes))
     picture, page = out / "demo.png", out / "index.html"
     try:
         draw_picture(picture, stories, outcomes)
-        write_page(page, stories, outcomes, _command(out, seeds, episodes), settings, config_of(STRATEGIES[0]))
+        write_page(page, stories, outcomes, command, settings, config_of(STRATEGIES[0]))
     except OSError as error:
         raise RunFault(f"cannot write in {out}: {error.strerror or error}.") from error
     print(f"\npicture  {picture.resolve()}\npage     {page.resolve()}")
-
-
-def train_strategies(out: Path, seeds: int, episodes: int) -> list[Story]:
-    """An ordinary run per strategy in a folder of its name, and what happened in it."""
-    stories = []
-    for strategy in STRATEGIES:
-        story, start = Story(strategy), time.perf_counter()
-        train(
-            *("gp-icem", config_of(strategy), run_config(seeds, episodes), out / strategy),
-            command=_command(out, seeds, episodes),
-            tensorboard=False,
-            hook=story.watch,
-        )
-        story.seconds = time.perf_counter() - start
-        story.rows = RunFolder.open(out / strategy).rows()
-        stories.append(story)
-        print()
-    return stories
 
 
 def config_of(strategy: str) -> GPICEMConfig:
@@ -93,6 +77,8 @@ def _make_room(out: Path) -> None:
             if (out / strategy / "manifest.json").is_file():
                 with RunFolder.open(out / strategy).lock():  # refuses while another process trains in it
                     shutil.rmtree(out / strategy)
+        if (out / TRAINING).is_dir():
+            shutil.rmtree(out / TRAINING)
         for name in ("demo.png", "index.html"):
             (out / name).unlink(missing_ok=True)
     except OSError as error:

@@ -1,7 +1,9 @@
 """What a strategy did in the demo, episode by episode, and the table that compares the strategies."""
 
 import dataclasses
+import io
 import statistics
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +16,7 @@ from sombrl.agent.agent import Agent
 from sombrl.dynamics.base import AbstractDynamics
 from sombrl.envs.mountain_car import MAX_POSITION, MAX_SPEED, MIN_POSITION
 from sombrl.exploration.bonus import EpistemicNorm
+from sombrl.storage.files import write_whole
 from sombrl.training.episodic import ChunkReport
 
 GRID = 41  # points of the σ map along each axis
@@ -45,6 +48,24 @@ class Story:
         arrays, static = eqx.partition(report.mdp.dynamics, eqx.is_array)
         first_seed = eqx.combine(jax.tree.map(lambda leaf: leaf[0], arrays), static)
         self.sigma.append(np.asarray(sigma_map(first_seed)))
+
+    def save(self, path: Path) -> None:
+        """Write what the hook saw, and the seconds."""
+        states: dict[str, Any] = {
+            f"visited/{n}/{i}": seen for n, episode in enumerate(self.visited) for i, seen in enumerate(episode)
+        }
+        content = io.BytesIO()
+        np.savez(content, sigma=np.array(self.sigma), seconds=np.array(self.seconds), **states)
+        write_whole(path, content.getvalue())
+
+    @classmethod
+    def load(cls, strategy: str, path: Path, rows: list[dict[str, Any]]) -> "Story":
+        """The inverse of `save`, with the run's metrics."""
+        with np.load(path, allow_pickle=False) as file:
+            sigma = list(file["sigma"])
+            seeds = len({row["seed"] for row in rows})
+            visited = [[file[f"visited/{n}/{i}"] for i in range(seeds)] for n in range(len(sigma))]
+            return cls(strategy, rows, visited, sigma, float(file["seconds"]))
 
 
 @eqx.filter_jit

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from sombrl.envs.adapters.processes import join_rows
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.interface import Step
 from sombrl.errors import SombrlError
+from sombrl.numerics import join_rows
 
 
 class JoinedEnvs(AbstractEnvs):

@@ -1,4 +1,4 @@
-"""What the control loop drives: a car behind six methods, and the clock that it lives by. Free of JAX.
+"""What the control loop drives: the interface of a car, and its clock. Free of JAX.
 
 World frame of the task: metres, radians and seconds, the goal at (0, 0, 0), velocities in the frame of the world. A
 command is (steer, throttle) in the units of the hardware, [-1, 1]; the supervisor has scaled the throttle already.
@@ -140,7 +140,7 @@ class Health:
 class CarBackend(abc.ABC):
     """A car, real or not. Nothing but `connect` and `reset` may block for longer than a fraction of a period.
 
-    Two rules for the car itself, whatever its driver is written in. **It stops by itself**: when no command has
+    Two rules for the car itself, in any language. **It stops by itself**: when no command has
     reached it for about 100 ms the throttle is zero, also when this process is dead. And `command` and `stop` may be
     called from a second thread, the supervisor's watchdog.
     """
@@ -173,7 +173,7 @@ class CarBackend(abc.ABC):
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """Zero throttle, wheels straight, at once and whatever was sent before. Never raises."""
+        """Zero throttle, wheels straight, at once. Never raises."""
 
 
 def check_mode(mode: str, name: str, possible: tuple[str, ...]) -> None:

@@ -9,17 +9,22 @@
     STOP                            create it, and the car stops
 
 Policy n is trained from the episodes before n, then episode n is driven with it. Every file appears complete or not at
-all, so whatever process dies, and when, the campaign goes on with the policy or the episode that is missing.
+all, so when any process dies, at any moment, the campaign goes on with the policy or the episode that is missing.
 """
 
 import contextlib
 import dataclasses
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Gt, Interval
+
+from sombrl.config.check import Configuration
 from sombrl.config.json import from_json, to_json
+from sombrl.config.kinds import Advice
 from sombrl.errors import RunFault, SombrlError
 from sombrl.hardware.encoding import ACTION_DIM, OBS_DIM
 from sombrl.hardware.episode import Episode
@@ -32,7 +37,7 @@ from sombrl.storage.run_folder import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
-class CampaignConfig:
+class CampaignConfig(Configuration):
     """What is driven, what learns, and how long."""
 
     backend: str = "sim"
@@ -43,31 +48,24 @@ class CampaignConfig:
     """An algorithm that learns a policy (`sombrl list algorithms`), random, or module:function."""
     trainer_options: tuple[str, ...] = ()
     """Its options as name=value, a dot for nested ones: env=rc-car sac.batch_size=64."""
-    episodes: int = 20
+    episodes: Annotated[int, Ge(1)] = 20
     """Episodes in all."""
-    steps: int = 100
+    steps: Annotated[int, Ge(1)] = 100
     """Actions per episode."""
-    rate: float = 30.0
+    rate: Annotated[float, Interval(ge=1, le=200), Advice("it is in actions per second")] = 30.0
     """Actions per second."""
-    seed: int = 0
+    seed: Annotated[int, Ge(0)] = 0
     """Of the learner."""
     reset: Literal["teleport", "manual", "auto"] = "teleport"
     """How the car gets back to the start: by the simulator, by a person, or by reset_policy."""
     reset_policy: str | None = None
     """auto: a policy that can park, a file as in policies/."""
-    margin_factor: float = 5.0
+    margin_factor: Annotated[float, Gt(0)] = 5.0
     """The reward's: 0.1 of it is the distance beyond which less than 0.1 is paid. 20 is dense, 5 sparse."""
     supervisor: SupervisorConfig = dataclasses.field(default_factory=SupervisorConfig)
 
-    def __post_init__(self) -> None:
-        """Refuse impossible numbers."""
-        for name, least in (("episodes", 1), ("steps", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise SombrlError(f"--{name} must be at least {least}, not {getattr(self, name)}.")
-        if not 1.0 <= self.rate <= 200.0:
-            raise SombrlError(f"--rate must be between 1 and 200 actions per second, not {self.rate}.")
-        if not 0.0 < self.margin_factor < float("inf"):
-            raise SombrlError(f"--margin-factor must be positive, not {self.margin_factor}.")
+    def refuse_combinations(self) -> None:
+        """A policy that parks is there where it is used, and only there."""
         if (self.reset == "auto") != (self.reset_policy is not None):
             raise SombrlError("--reset auto and --reset-policy FILE belong together: give both or neither.")
 
@@ -117,29 +115,28 @@ class Campaign:
         config = dataclasses.replace(self.config, episodes=episodes)
         write_whole(self.path / "config.json", json.dumps(to_json(config), indent=2))
 
-    def require_same(self, wanted: CampaignConfig) -> None:
+    def require_same(self, given: CampaignConfig) -> None:
         """A campaign is resumed as it was begun; only its number of episodes may change."""
         config = self.config
         for field in dataclasses.fields(CampaignConfig):
-            ours, theirs = getattr(wanted, field.name), getattr(config, field.name)
+            ours, theirs = getattr(given, field.name), getattr(config, field.name)
             if field.name != "episodes" and ours != theirs:
                 flag = "--" + field.name.replace("_", "-")
                 raise SombrlError(
                     f"{self.path} was begun with {flag} {theirs}, not {ours}: leave {flag} out, or choose another "
                     "folder."
                 )
-        if wanted.episodes < (done := self.committed()):
-            raise SombrlError(f"{self.path} already has {done} episodes: --episodes cannot be {wanted.episodes}.")
+        if given.episodes < (done := self.committed()):
+            raise SombrlError(f"{self.path} already has {done} episodes: --episodes cannot be {given.episodes}.")
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> contextlib.AbstractContextManager[None]:
         """Be the only controller."""
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(self.folder.lock())
-            except SombrlError:
-                raise SombrlError(f"another process is driving the campaign {self.path}: only one may.") from None
-            yield
+        return _only(self.folder, f"another process is driving the campaign {self.path}: only one may.", patience=0.0)
+
+    def lock_learner(self) -> contextlib.AbstractContextManager[None]:
+        """Be the only learner; one whose controller was killed needs a moment to notice."""
+        folder = RunFolder(self.learner)
+        return _only(folder, f"another learner works on {self.path}: only one may.", patience=10.0)
 
     # ------------------------------------------------------------------------------------------ the state
 
@@ -172,7 +169,7 @@ class Campaign:
         return [Episode.load(self.episode_path(n)) for n in range(number)]
 
     def policy(self, number: int) -> tuple[Actor, dict[str, Any]]:
-        """Policy and metadata; refuses one that is for something else than this car."""
+        """Policy and metadata; refuses one that does not fit the car."""
         actor, meta = Actor.load(self.policy_path(number))
         if (actor.obs_dim, actor.action_dim) != (OBS_DIM, ACTION_DIM):
             raise SombrlError(
@@ -186,6 +183,22 @@ class Campaign:
         self.folder.truncate(number)
         self.folder.append([{"iteration": number, **row}])
         episode.save(self.episode_path(number))
+
+
+@contextlib.contextmanager
+def _only(folder: RunFolder, refusal: str, patience: float) -> Iterator[None]:
+    """Hold a folder's lock, or refuse after so many seconds."""
+    deadline = time.monotonic() + patience
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(folder.lock())
+                break
+            except SombrlError:
+                if time.monotonic() >= deadline:
+                    raise SombrlError(refusal) from None
+                time.sleep(0.05)
+        yield
 
 
 def is_campaign(path: Path) -> bool:

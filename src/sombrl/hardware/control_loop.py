@@ -60,7 +60,7 @@ def run_episode(
     until: Callable[[Observation], bool] = lambda known: False,
 ) -> Episode:
     """Drive `steps` actions, fewer if the supervisor ends it or `until(newest good frame)` is true. The car is stopped
-    when this returns or raises, whatever happened."""
+    in every case when this returns or raises."""
     frames, actions, t = np.zeros(steps + 1, FRAME), np.zeros(steps, ACTION), 0
     clock, stack, slot, held = backend.clock, ActionStack(), 0, np.zeros(ACTION_DIM)
     with _undisturbed(clock) as priority:

@@ -209,7 +209,7 @@ def _stack(episode: Episode) -> Finding:
 
 
 def _period(episode: Episode) -> Finding:
-    """Displacement against velocity: the slope is the time between frames, whatever the stamps say."""
+    """Displacement against velocity: the slope is the time between frames, without the stamps."""
     good = episode.valid
     moved = np.diff(episode.pose[:, :2], axis=0)[good]
     speed = 0.5 * (episode.twist[1:, :2] + episode.twist[:-1, :2])[good]

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from sombrl.hardware.files import read_json
 from sombrl.hardware.registry import find_trainer
 from sombrl.storage.files import write_whole
 from sombrl.storage.provenance import provenance
-from sombrl.storage.run_folder import RunFolder
 
 POLL = 0.05  # seconds between two looks at the folder
 BEAT = 0.5  # seconds between two heartbeats
@@ -181,7 +179,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         campaign = Campaign.open(options.campaign)
         campaign.learner.mkdir(exist_ok=True)
-        with _alone(campaign):
+        with campaign.lock_learner():
             heartbeat = Heartbeat(campaign, options.parent)
             write_whole(campaign.learner / "manifest.json", json.dumps(provenance(sys.argv), indent=2))
             serve(campaign, heartbeat)
@@ -194,22 +192,6 @@ def main(argv: list[str] | None = None) -> int:
         if os.environ.get("SOMBRL_DEBUG"):
             raise
         return _fail(heartbeat, f"the trainer failed with {type(error).__name__}: {error}", 1)
-
-
-@contextlib.contextmanager
-def _alone(campaign: Campaign) -> Iterator[None]:
-    """Be the only learner; one whose controller was killed needs a moment to notice."""
-    deadline = time.monotonic() + 10.0
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(RunFolder(campaign.learner).lock())
-                break
-            except SombrlError:
-                if time.monotonic() > deadline:
-                    raise SombrlError(f"another learner works on {campaign.path}: only one may.") from None
-                time.sleep(POLL)
-        yield
 
 
 def _fail(heartbeat: Heartbeat | None, sentence: str, code: int) -> int:

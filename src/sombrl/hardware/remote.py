@@ -148,7 +148,7 @@ class RemoteBackend(CarBackend):
         return self._ask(lambda answer: Health(**answer["health"]), 1.0, call="health") or Health()
 
     def stop(self) -> None:
-        """As well as the line allows; a car that hears nothing stops by itself."""
+        """If the connection allows it; a car that hears nothing stops by itself."""
         with contextlib.suppress(Exception):
             self._ask(lambda answer: None, self.patience, call="stop")
 

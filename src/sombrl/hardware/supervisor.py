@@ -1,4 +1,4 @@
-"""Between the policy and the car: whatever the policy does, the car gets a command that is allowed, or stops.
+"""Between the policy and the car: whatever the policy asks for, the car gets an allowed command or stops.
 
 The rules are checked anew at every tick and know nothing of learning. The first that applies decides:
 
@@ -20,10 +20,12 @@ import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Gt, Interval
 
+from sombrl.config.check import Configuration
 from sombrl.errors import RunFault, SombrlError
 from sombrl.hardware.backend import CarBackend, Observation
 from sombrl.hardware.episode import REASONS
@@ -33,37 +35,32 @@ NEUTRAL = np.zeros(2)
 
 
 @dataclasses.dataclass(frozen=True)
-class SupervisorConfig:
+class SupervisorConfig(Configuration, prefix="supervisor"):
     """What the car may do."""
 
     field_x: tuple[float, float] = (-1.4, 2.8)
     """The field, in metres from the goal."""
     field_y: tuple[float, float] = (-2.6, 1.5)
     """The same across."""
-    speed_cap: float = 4.0
+    speed_cap: Annotated[float, Gt(0)] = 4.0
     """m/s beyond which the car may only roll or brake (flat out, the simulated one would reach 5.2)."""
-    throttle_scale: float = 0.4
+    throttle_scale: Annotated[float, Interval(gt=0, le=1)] = 0.4
     """The hardware's throttle for a policy's 1."""
-    stale_after: float = 0.1
+    stale_after: Annotated[float, Gt(0)] = 0.1
     """Seconds without a good frame, or without a command, after which the throttle is zero."""
-    fault_limit: float = 1.0
+    fault_limit: Annotated[float, Gt(0)] = 1.0
     """Seconds of the same after which the episode ends."""
-    most_jump: float = 0.5
+    most_jump: Annotated[float, Gt(0)] = 0.5
     """Metres that a frame may be from where the last one and its velocity say; a wrong marker is further away."""
-    most_yaw_rate: float = 15.0
+    most_yaw_rate: Annotated[float, Gt(0)] = 15.0
     """rad/s; more is a heading that wrapped inside the velocity filter."""
 
-    def __post_init__(self) -> None:
-        """Refuse limits that limit nothing."""
-        for field in dataclasses.fields(self):
-            value, flag = getattr(self, field.name), f"--supervisor.{field.name.replace('_', '-')}"
-            if isinstance(value, tuple):
-                if not value[0] < value[1]:
-                    raise SombrlError(f"{flag} must be two rising numbers, not {value[0]} {value[1]}.")
-            elif not (math.isfinite(value) and value > 0):
-                raise SombrlError(f"{flag} must be a positive number, not {value}.")
-        if self.throttle_scale > 1:
-            raise SombrlError(f"--supervisor.throttle-scale must be at most 1, not {self.throttle_scale}.")
+    def refuse_combinations(self) -> None:
+        """The field is not empty."""
+        for name in ("field_x", "field_y"):
+            low, high = getattr(self, name)
+            if not low < high:
+                raise SombrlError(f"{self.flag(name)} must be two rising numbers, not {low} {high}.")
 
     def inside(self, observation: Observation) -> bool:
         """Whether the car is in the field."""

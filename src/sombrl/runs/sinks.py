@@ -1,17 +1,20 @@
 """Metrics for other viewers. metrics.jsonl is the source of truth: a sink may fail, the run may not."""
 
 import abc
+import contextlib
 import json
 import math
 import os
 import secrets
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from sombrl.records import SombrlError
 from sombrl.storage.files import write_whole
+from sombrl.storage.run_folder import RunFolder
 
 
 class Sink(abc.ABC):
@@ -146,6 +149,33 @@ class WandbSink(Sink):
     def _close(self) -> None:
         for run in self._runs.values():
             run.finish()
+
+
+@contextlib.contextmanager
+def open_sinks(
+    folder: RunFolder, seeds: Sequence[int], config: dict[str, Any], *, resumed: bool, tensorboard: bool, wandb: bool
+) -> Iterator[list[Sink]]:
+    """The sinks that were asked for; those of a resumed run go on after the metrics that are there."""
+    sinks: list[Sink] = []
+    if tensorboard:
+        frames = max((row["env_frames"] for row in folder.rows()), default=0)
+        sinks.append(TensorBoardSink(folder.tensorboard, seeds, frames if resumed else None))
+    if wandb:
+        sinks.append(WandbSink(folder.path, seeds, config, folder.rows()))
+    tell(sinks)
+    try:
+        yield sinks
+    finally:
+        for sink in sinks:
+            sink.close()
+        tell(sinks)
+
+
+def tell(sinks: Sequence[Sink]) -> None:
+    """Print what sinks have to say, once."""
+    for sink in sinks:
+        while sink.notes:
+            print(sink.notes.pop(0), file=sys.stderr)
 
 
 def require_wandb() -> Any:

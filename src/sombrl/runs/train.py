@@ -15,7 +15,7 @@ from sombrl.config.run import RunConfig
 from sombrl.errors import RunFault, SombrlError
 from sombrl.runs.signals import Signals
 from sombrl.runs.signals import terminate_as_interrupt as terminate_as_interrupt
-from sombrl.runs.sinks import Sink, TensorBoardSink, WandbSink, require_wandb
+from sombrl.runs.sinks import Sink, open_sinks, require_wandb, tell
 from sombrl.runs.video import can_write, film_rate, write_video
 from sombrl.storage import checkpoint
 from sombrl.storage.run_folder import RunFolder
@@ -48,7 +48,7 @@ def train(
     until = agent.planned_iterations  # refuses --decisions where there are episodes
     agent.prepare()
     opening = agent.trainer.opening()
-    _check_every(checkpoint_every)
+    check_every(checkpoint_every)
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
     for line in opening:
         print(line)
@@ -68,20 +68,20 @@ def resume(
     """Continue a run exactly where its last checkpoint is, up to its own number of episodes or a new one."""
     if wandb:
         require_wandb()
-    _check_every(checkpoint_every)
+    check_every(checkpoint_every)
     folder = RunFolder.open(path)
     with folder.lock():  # before anything is read: another process may still be writing
         # Killed before its first checkpoint, the run starts over, which is where it was.
         agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
         for note in agent.notes:
             print(note, file=sys.stderr)
-        until = _until(agent, path, episodes)
+        until = last_iteration(agent, path, agent.iteration, episodes)
         run_training([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb, locked=True)
         return agent
 
 
-def _until(agent: Agent, path: Path, episodes: int | None) -> int:
-    """The last iteration of a run that goes on."""
+def last_iteration(agent: Agent, path: Path, done: int, episodes: int | None) -> int:
+    """The last iteration of a run that goes on after `done`, up to its own length or a number of episodes."""
     by_decisions = agent.trainer.counts == "decisions"
     if episodes is not None and by_decisions:
         raise SombrlError(
@@ -89,12 +89,12 @@ def _until(agent: Agent, path: Path, episodes: int | None) -> int:
             "--episodes, or train anew with more --decisions."
         )
     until = agent.planned_iterations if episodes is None else episodes
-    if episodes is not None and episodes < agent.iteration:
-        raise SombrlError(f"{path} already has {agent.iteration} episodes: --episodes cannot be {episodes}.")
-    if until <= agent.iteration:
+    if episodes is not None and episodes < done:
+        raise SombrlError(f"{path} already has {done} episodes: --episodes cannot be {episodes}.")
+    if until <= done:
         if by_decisions:
-            raise SombrlError(f"{path} is complete ({agent.trainer.trained}): nothing is left to do.")
-        raise SombrlError(f"{path} is complete ({agent.iteration} episodes): give more with --episodes to go on.")
+            raise SombrlError(f"{path} is complete ({done * agent.window} decisions): nothing is left to do.")
+        raise SombrlError(f"{path} is complete ({done} episodes): give more with --episodes to go on.")
     return until
 
 
@@ -157,7 +157,7 @@ def run_training(
     """
     trainers = Lockstep([run.agent.trainer for run in runs])
     every = trainers.trainers[0].checkpoint_every if checkpoint_every is None else checkpoint_every
-    _check_every(every)
+    check_every(every)
     agents = [run.agent for run in runs]
     label = agents[0].label if len(runs) == 1 else f"{agents[0].label} and {len(runs) - 1} beside it"
     with contextlib.ExitStack() as stack:
@@ -208,7 +208,8 @@ def _explained(stop: BaseException, runs: Sequence[Run], until: int) -> BaseExce
     )
 
 
-def _check_every(checkpoint_every: int | None) -> None:
+def check_every(checkpoint_every: int | None) -> None:
+    """Refuse checkpoints more often than every iteration."""
     if checkpoint_every is not None and checkpoint_every < 1:
         raise SombrlError(f"--checkpoint-every must be at least 1, not {checkpoint_every}.")
 
@@ -232,7 +233,7 @@ def _record(run: Run, report: Report, sinks: Sequence[Sink], signals: Signals, *
         _film(run)
     for sink in sinks:
         sink.write(new)
-    _tell(sinks)
+    tell(sinks)
     run.hook(agent, report)
 
 
@@ -259,26 +260,10 @@ def _open_sinks(run: Run, tensorboard: bool, wandb: bool) -> Iterator[list[Sink]
     run.saved = run.agent.iteration if run.resumed else None
     run.recorded = run.agent.iteration
     run.folder.truncate(run.agent.iteration)
-    sinks: list[Sink] = []
-    if tensorboard:
-        frames = max((row["env_frames"] for row in run.folder.rows()), default=0)
-        sinks.append(TensorBoardSink(run.folder.tensorboard, run.agent.seeds, frames if run.resumed else None))
-    if wandb:
-        sinks.append(WandbSink(run.folder.path, run.agent.seeds, run.agent.to_json(), run.folder.rows()))
-    _tell(sinks)
-    try:
+    with open_sinks(
+        run.folder, run.agent.seeds, run.agent.to_json(), resumed=run.resumed, tensorboard=tensorboard, wandb=wandb
+    ) as sinks:
         yield sinks
-    finally:
-        for sink in sinks:
-            sink.close()
-        _tell(sinks)
-
-
-def _tell(sinks: Sequence[Sink]) -> None:
-    """Print what sinks have to say, once."""
-    for sink in sinks:
-        while sink.notes:
-            print(sink.notes.pop(0), file=sys.stderr)
 
 
 class Interrupted(Exception):

@@ -7,12 +7,14 @@ so that a kill at any moment leaves the previous one. There is no pickle in eith
 A leaf that is not an array or a Python number (None, a function, a string) is not stored: `like` supplies it.
 """
 
+import functools
 import hashlib
 import json
 import os
 import re
 import shutil
 import zipfile
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ import numpy as np
 
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage.files import sync_folder, write_synced
+from sombrl.storage.joining import joined_array, joined_entry, joined_free
 from sombrl.storage.provenance import versions
 
 FORMAT = 1
@@ -88,36 +91,33 @@ def load(path: Path, like: Any) -> tuple[Any, dict]:
     What was saved as `free` is in the metadata under that name. The arrays are NumPy's where `like` has NumPy's,
     otherwise JAX's, with the dtype they were saved with: float64 stays float64 when x64 is off.
     """
-    path = Path(path)
-    if not path.is_dir():
-        raise SombrlError(f"there is no checkpoint {path}; choose one of the numbered folders beside it.")
-    manifest = _read_manifest(path)
-    entries = manifest["arrays"]
-    leaves, treedef = jax.tree_util.tree_flatten_with_path(like)
-    wanted = [(jax.tree_util.keystr(where), leaf) for where, leaf in leaves if _is_stored(leaf)]
-    structured = [entry for entry in entries if not entry["path"].startswith(_FREE)]
-    _check_structure(path, structured, wanted)
-    arrays = _read_arrays(path, entries)  # the free ones come last
-    stored = (_restore(array, entry, leaf) for array, entry, (_, leaf) in zip(arrays, structured, wanted, strict=False))
-    restored = [next(stored) if _is_stored(leaf) else leaf for _, leaf in leaves]
-    number = len(structured)
-    free = {e["path"].removeprefix(_FREE): a for e, a in zip(entries[number:], arrays[number:], strict=True)}
-    return jax.tree_util.tree_unflatten(treedef, restored), manifest["meta"] | ({"free": free} if free else {})
+    return _load([Path(path)], like)
 
 
 def load_latest(folder: Path, like: Any) -> tuple[Any, dict, list[str]]:
     """The newest checkpoint that is whole, and a sentence for every newer one that was not."""
-    damaged: list[Damaged] = []
-    for path in available(folder):
-        try:
-            tree, meta = load(path, like)
-        except Damaged as error:
-            damaged.append(error)
-            continue
-        using = path.name.removeprefix(".old-")
-        notes = [f"checkpoint {e.number} is damaged ({e.reason}); using {using}" for e in damaged]
-        return tree, meta, notes
-    raise _none_valid(folder, damaged)
+    return _load_latest([(path,) for path in available(folder)], like, functools.partial(_none_valid, folder))
+
+
+def load_joined(run: Path, folders: Sequence[Path], like: Any) -> tuple[Any, dict, list[str]]:
+    """As `load_latest`, for a `run` whose seeds are in several `folders`: the newest checkpoint that all of them have.
+
+    Arrays are joined along their first axis; what has none (a count) must be the same everywhere. Of `free` arrays,
+    those with a number in their names (`replay/0/added`) belong to one row and are numbered through.
+    """
+    by_number = [{_number(path): path for path in reversed(available(folder))} for folder in folders]
+    common = sorted(set.intersection(*map(set, by_number)), reverse=True)
+    rows = [tuple(paths[number] for paths in by_number) for number in common]
+
+    def none_valid(damaged: list[Damaged]) -> SombrlError:
+        if damaged:
+            return _none_valid(run, damaged)
+        return SombrlError(
+            f"the parts of {run} have no checkpoint of the same iteration: wait for the next one if it is being "
+            f"trained, or continue it with sombrl resume {run}."
+        )
+
+    return _load_latest(rows, like, none_valid)
 
 
 def latest_meta(folder: Path) -> dict:
@@ -129,6 +129,12 @@ def latest_meta(folder: Path) -> dict:
         except Damaged as error:
             damaged.append(error)
     raise _none_valid(folder, damaged)
+
+
+def newest(folder: Path) -> int | None:
+    """The number of the newest checkpoint, whole or not; None where there is none."""
+    paths = available(folder)
+    return _number(paths[0]) if paths else None
 
 
 def available(folder: Path) -> list[Path]:
@@ -143,6 +149,52 @@ def available(folder: Path) -> list[Path]:
 
 def _number(path: Path) -> int:
     return int(path.name[-8:])
+
+
+def _load_latest(
+    candidates: Sequence[Sequence[Path]], like: Any, none_valid: Callable[[list[Damaged]], SombrlError]
+) -> tuple[Any, dict, list[str]]:
+    """The first candidate that is whole; each is one checkpoint or the parts of one."""
+    damaged: list[Damaged] = []
+    for paths in candidates:
+        try:
+            tree, meta = _load(paths, like)
+        except Damaged as error:
+            damaged.append(error)
+            continue
+        using = paths[0].name.removeprefix(".old-")
+        notes = [f"checkpoint {e.number} is damaged ({e.reason}); using {using}" for e in damaged]
+        return tree, meta, notes
+    raise none_valid(damaged)
+
+
+def _load(paths: Sequence[Path], like: Any) -> tuple[Any, dict]:
+    """One checkpoint, or several parts of one with their rows joined."""
+    for path in paths:
+        if not path.is_dir():
+            raise SombrlError(f"there is no checkpoint {path}; choose one of the numbered folders beside it.")
+    manifests = [_read_manifest(path) for path in paths]
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(like)
+    wanted = [(jax.tree_util.keystr(where), leaf) for where, leaf in leaves if _is_stored(leaf)]
+    structured = [[e for e in m["arrays"] if not e["path"].startswith(_FREE)] for m in manifests]
+    for path, entries in zip(paths, structured, strict=True):
+        _check_names(path, entries, wanted)
+    entries = [joined_entry(parts) for parts in zip(*structured, strict=True)]
+    _check_shapes(paths[0], entries, wanted)
+    arrays = [_read_arrays(path, m["arrays"]) for path, m in zip(paths, manifests, strict=True)]  # the free ones last
+    rows = [list(parts) for parts in zip(*(own[: len(entries)] for own in arrays), strict=True)]
+    joined = (joined_array(entry["path"], parts) for entry, parts in zip(entries, rows, strict=True))
+    stored = (_restore(array, entry, leaf) for array, entry, (_, leaf) in zip(joined, entries, wanted, strict=True))
+    restored = [next(stored) if _is_stored(leaf) else leaf for _, leaf in leaves]
+    number = len(entries)
+    free = joined_free(
+        [
+            {e["path"].removeprefix(_FREE): a for e, a in zip(m["arrays"][number:], own[number:], strict=True)}
+            for m, own in zip(manifests, arrays, strict=True)
+        ]
+    )
+    meta = manifests[0]["meta"] | ({"free": free} if free else {})
+    return jax.tree_util.tree_unflatten(treedef, restored), meta
 
 
 def _none_valid(folder: Path, damaged: list[Damaged]) -> SombrlError:
@@ -253,7 +305,7 @@ def _read_manifest(path: Path) -> dict:
     return manifest
 
 
-def _check_structure(path: Path, entries: list[dict], wanted: list[tuple[str, Any]]) -> None:
+def _check_names(path: Path, entries: list[dict], wanted: list[tuple[str, Any]]) -> None:
     remedy = "load it with the configuration it was saved with."
     saved, needed = [entry["path"] for entry in entries], [where for where, _ in wanted]
     if missing := set(needed) - set(saved):
@@ -262,12 +314,15 @@ def _check_structure(path: Path, entries: list[dict], wanted: list[tuple[str, An
         raise SombrlError(f"checkpoint {path} has an array {min(extra)} with no place to go; {remedy}")
     if saved != needed:
         raise SombrlError(f"checkpoint {path} has its arrays in another order; {remedy}")
+
+
+def _check_shapes(path: Path, entries: list[dict], wanted: list[tuple[str, Any]]) -> None:
     for entry, (where, leaf) in zip(entries, wanted, strict=True):
         expected = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
         if entry["dtype"] != expected.dtype.name or tuple(entry["shape"]) != expected.shape:
             raise SombrlError(
                 f"array {where} of checkpoint {path} is {entry['dtype']} {tuple(entry['shape'])} where "
-                f"{expected.dtype.name} {expected.shape} is expected; {remedy}"
+                f"{expected.dtype.name} {expected.shape} is expected; load it with the configuration it was saved with."
             )
 
 

@@ -2,18 +2,23 @@
 
 `metrics.jsonl` is the source of truth for every curve: strict JSON, one row per line, on disk before `append`
 returns. A line counts when its newline is there, so a kill in the middle of a write costs that line only.
+
+Where several processes train some of the seeds each, `group.json` names the parts: runs of their own in subfolders,
+which have the checkpoints. The rest of the folder is as one process would have written it.
 """
 
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import math
 import os
+import re
 import shutil
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +26,12 @@ import jax
 import numpy as np
 
 from sombrl.records import RunFault, SombrlError
+from sombrl.storage import checkpoint
 from sombrl.storage.files import check_parents, is_locked, sync_folder, write_synced
 from sombrl.storage.provenance import provenance
 
+GROUP = "group.json"
+PART = re.compile(r"parts/[a-z0-9-]+")
 KINDS: dict[type, str] = {str: "text", dict: "JSON object", list: "list"}
 COUNTS = ("iteration", "seed", "env_frames", "decisions")  # of a row of metrics
 MANIFEST: dict[str, type] = {"created": str, "command": list, "versions": dict, "device": dict, "git": dict}
@@ -41,13 +49,17 @@ class RunFolder:
         self.tensorboard = self.path / "tensorboard"
 
     @classmethod
-    def create(cls, path: Path, config: dict, command: list[str]) -> "RunFolder":
-        """A new run with its resolved config and a manifest of where it ran; refuses a folder in use."""
+    def create(cls, path: Path, config: dict, command: list[str], parts: Sequence[str] = ()) -> "RunFolder":
+        """A new run with its resolved config and a manifest of where it ran; refuses a folder in use.
+
+        `parts` are the subfolders of its runs, where it is to have some.
+        """
         path = Path(path)
         exists = _is_empty_folder(path)
         try:
             texts = {
                 "config.json": json.dumps(config, indent=2),
+                **({GROUP: json.dumps({"format": 1, "parts": list(parts)}, indent=2)} if parts else {}),
                 "manifest.json": json.dumps(provenance(command), indent=2),
             }
         except (TypeError, ValueError) as error:
@@ -87,6 +99,29 @@ class RunFolder:
         if not (path / "manifest.json").is_file() or not (path / "config.json").is_file():
             raise SombrlError(f"{path} is not a run (no manifest.json and config.json); give a run's folder.")
         return cls(path)
+
+    @functools.cached_property
+    def parts(self) -> list["RunFolder"]:
+        """The runs that this one is made of, in the order of their seeds; most runs have none."""
+        if not (self.path / GROUP).is_file():
+            return []
+        group = self._read(GROUP)
+        self._require(GROUP, group, "", {"parts": list})
+        names = group["parts"]
+        if not names or not all(isinstance(name, str) and PART.fullmatch(name) for name in names):
+            raise SombrlError(f"{self.path / GROUP} is damaged, it names no parts: restore it from a copy.")
+        return [RunFolder(self.path / name) for name in names]
+
+    def load_latest(self, like: Any) -> tuple[Any, dict, list[str]]:
+        """The newest whole checkpoint, of all parts where there are some: tree, metadata, and what was damaged."""
+        if not self.parts:
+            return checkpoint.load_latest(self.checkpoints, like)
+        return checkpoint.load_joined(self.path, [part.checkpoints for part in self.parts], like)
+
+    @property
+    def saved_iteration(self) -> int:
+        """The iteration up to which all of it is saved; 0 before the first checkpoint."""
+        return min((checkpoint.newest(folder.checkpoints) or 0) for folder in self.parts or [self])
 
     @property
     def config(self) -> dict:

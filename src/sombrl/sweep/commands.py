@@ -1,22 +1,20 @@
 """`sombrl sweep`, `tune` and `status`, and `sombrl experiment --backend`: the command line of this folder."""
 
-import contextlib
 import dataclasses
-import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from sombrl.paper.experiments.base import FunctionCell, TrainCell
-from sombrl.paper.experiments.runner import RunCells
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell import FunctionCell, TrainCell
+from sombrl.runs.cell_folder import CellFolder
+from sombrl.runs.in_turn import RunCells
 from sombrl.sweep.driver import AbstractBackend, complete
-from sombrl.sweep.local import LocalBackend
+from sombrl.sweep.local import LocalBackend, gpu_left_free
 from sombrl.sweep.on_ray import RayBackend
 from sombrl.sweep.on_slurm import SlurmBackend
 from sombrl.sweep.places import ExperimentPlace
@@ -87,7 +85,7 @@ class Workers:
         made = self.backend(name, root)
         try:
             # Only now: Ray may fork processes, which is not safe once JAX runs.
-            with _gpu_left_free():
+            with gpu_left_free():
                 rehearse(cells)
         except BaseException:
             made.close([])
@@ -205,8 +203,8 @@ def status(argv: list[str]) -> None:
     tyro.cli(options, args=argv, prog="sombrl status")
 
 
-def on_backend(backend: BackendName, workers: Workers) -> RunCells:
-    """What `run_experiment` takes to have its cells run on a backend."""
+def on_backend(backend: BackendName, workers: Workers, table: str) -> RunCells:
+    """What `run_experiment` takes to have its cells run on a backend; `table` is module:NAME of the experiments."""
     workers.check(backend)
 
     def run_cells(folders: list[CellFolder], names: list[str], runs: Path | None, command: list[str]) -> None:
@@ -214,19 +212,7 @@ def on_backend(backend: BackendName, workers: Workers) -> RunCells:
         first = folders[0]
         data = next((folder.cell.data for folder in folders if isinstance(folder.cell, FunctionCell)), ())
         scale = first.path.relative_to(runs).parts[0].removeprefix(f"{first.experiment}-")
-        place = ExperimentPlace(first.experiment, scale, runs, data, first.env_workers)
+        place = ExperimentPlace(table, first.experiment, scale, runs, data, first.env_workers)
         complete(place, names, workers.backend(backend, place.root), retries=workers.retries, command=command)
 
     return run_cells
-
-
-@contextlib.contextmanager
-def _gpu_left_free() -> Iterator[None]:
-    """The driver only looks at configurations: it must not take the memory that its workers need."""
-    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
-    before = os.environ.get(name)
-    os.environ[name] = "false"
-    try:
-        yield
-    finally:
-        os.environ.pop(name) if before is None else os.environ.update({name: before})

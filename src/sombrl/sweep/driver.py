@@ -12,18 +12,19 @@ import fcntl
 import json
 import os
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sombrl.paper.experiments.base import TrainCell
-from sombrl.paper.experiments.runner import duration
 from sombrl.records import RunFault, SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell import TrainCell
+from sombrl.runs.in_turn import duration
 from sombrl.runs.train import Interrupted, terminate_as_interrupt
+from sombrl.runs.work import AbstractWork
 from sombrl.storage.files import is_locked, write_whole
-from sombrl.sweep.places import Place
+from sombrl.sweep.places import AbstractCells, AbstractPlace
 from sombrl.sweep.worker import BUSY, Job
 
 LOOK_EVERY = 0.2  # seconds between two looks at the backend
@@ -73,7 +74,7 @@ class AbstractBackend(abc.ABC):
 
 
 def complete(
-    place: Place, names: Sequence[str], backend: AbstractBackend, *, retries: int, command: Sequence[str]
+    place: AbstractCells, names: Sequence[str], backend: AbstractBackend, *, retries: int, command: Sequence[str]
 ) -> None:
     """Bring cells to their end by their names; raises a fault when some failed, and closes the backend in any case."""
     folders = place.folders()
@@ -106,7 +107,7 @@ def complete(
         )
 
 
-def jobs_of(place: Place, names: Sequence[str], command: Sequence[str]) -> list[Job]:
+def jobs_of(place: AbstractCells, names: Sequence[str], command: Sequence[str]) -> list[Job]:
     """A job per cell that is not finished, and one per group of cells that are trained in one program."""
     folders = place.folders()
     groups: dict[tuple[str, str], list[str]] = {}
@@ -119,7 +120,7 @@ def jobs_of(place: Place, names: Sequence[str], command: Sequence[str]) -> list[
 
 
 @contextlib.contextmanager
-def driving(place: Place, command: Sequence[str], *, alone: bool = False) -> Iterator[None]:
+def driving(place: AbstractPlace, command: Sequence[str], *, alone: bool = False) -> Iterator[None]:
     """Be known as a driver to `sombrl status`; several may be, unless one wants to be `alone`."""
     what = {"place": place.to_json(), "command": list(command)}
     try:
@@ -148,11 +149,12 @@ def is_driven(root: Path) -> bool:
 class Drive:
     """Jobs on their way. `add` them, and `step` while it is `busy`."""
 
-    def __init__(self, backend: AbstractBackend, retries: int):
-        self.backend, self.retries = backend, retries
+    def __init__(self, backend: AbstractBackend, retries: int, *, quiet: bool = False):
+        """`quiet` tells only what goes wrong and is tried again; `failed` has the rest."""
+        self.backend, self.retries, self.quiet = backend, retries, quiet
         self.failed: dict[str, str] = {}
         """The reason, by the name of the job."""
-        self._folders: dict[Job, list[CellFolder]] = {}
+        self._folders: dict[Job, list[AbstractWork]] = {}
         self._waiting: collections.deque[Job] = collections.deque()
         self._running: dict[Any, Job] = {}
         self._tries: collections.Counter[Job] = collections.Counter()
@@ -216,7 +218,7 @@ class Drive:
         if chosen:
             self._running |= dict(zip(self.backend.start(chosen), chosen, strict=True))
         for job in chosen:
-            self._say(job, "…")
+            self._say(job, "…", usual=True)
         return settled
 
     def _is_elsewhere(self, job: Job) -> bool:
@@ -233,8 +235,8 @@ class Drive:
     def _settle(self, job: Job, ended: Ended) -> bool:
         """What becomes of a job whose process has ended; whether that was the last one."""
         if self._finished(job):
-            self._seconds.append(max(folder.record()["seconds"] for folder in self._folders[job]))
-            self._say(job, f"done in {duration(self._seconds[-1])} ({self._left()})")
+            self._seconds.append(max(folder.seconds for folder in self._folders[job]))
+            self._say(job, f"done in {duration(self._seconds[-1])} ({self._left()})", usual=True)
             return True
         if ended.code == BUSY:
             self._elsewhere[job] = time.monotonic() + ASK_EVERY
@@ -248,22 +250,22 @@ class Drive:
             return False
         self.failed[job.name] = reason
         for folder in self._unfinished(job):
-            folder.note("failed", reason=reason)
-        self._say(job, f"failed: {reason}")
+            folder.attempts.note("failed", reason=reason)
+        self._say(job, f"failed: {reason}", usual=True)
         return True
 
     def _reason(self, job: Job, ended: Ended) -> tuple[str, bool]:
         """Why a job broke, in its own words where it left some; and whether trying again is of no use."""
         first = self._unfinished(job)[0]
         if self._broken(job) == self._breaks[job]:
-            first.note("broke", reason=ended.sentence(), final=False)
-        last = next(event for event in reversed(first.attempts()) if event["event"] == "broke")
+            first.attempts.note("broke", reason=ended.sentence(), final=False)
+        last = next(event for event in reversed(first.attempts.events()) if event["event"] == "broke")
         return last["reason"], last["final"]
 
     def _broken(self, job: Job) -> int:
-        return sum(event["event"] == "broke" for folder in self._unfinished(job) for event in folder.attempts())
+        return sum(event["event"] == "broke" for folder in self._unfinished(job) for event in folder.attempts.events())
 
-    def _unfinished(self, job: Job) -> list[CellFolder]:
+    def _unfinished(self, job: Job) -> list[AbstractWork]:
         return [folder for folder in self._folders[job] if not folder.finished]
 
     def _finished(self, job: Job) -> bool:
@@ -277,6 +279,10 @@ class Drive:
         at_once = max(1, min(left, self.backend.slots or busy))
         return f"{left} left, ETA {duration(statistics.fmean(self._seconds) * left / at_once)}"
 
-    def _say(self, job: Job, words: str) -> None:
+    def _say(self, job: Job, words: str, *, usual: bool = False) -> None:
+        if self.quiet:
+            if not usual:
+                print(f"sombrl: {' + '.join(job.cells)} {words}", file=sys.stderr, flush=True)
+            return
         number = list(self._folders).index(job) + 1
         print(f"[{number}/{len(self._folders)}] {' + '.join(job.cells)} {words}", flush=True)

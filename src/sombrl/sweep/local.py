@@ -1,8 +1,11 @@
 """The backend of one machine: a process per cell, as many at a time as its GPUs or cores can take."""
 
+import contextlib
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from sombrl.records import SombrlError
 from sombrl.sweep.driver import AbstractBackend, Ended
@@ -14,9 +17,21 @@ CORES_PER_WORKER = 2  # a cell of small networks or a GP does not use more
 class LocalBackend(AbstractBackend):
     """Worker processes on this machine, each with a share of the cores and at most one GPU."""
 
-    def __init__(self, workers: int | None = None, *, cores: int | None = None, gpus: Sequence[str] | None = None):
-        """By default one worker per GPU, or one per two cores where there is none."""
-        cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    def __init__(
+        self,
+        workers: int | None = None,
+        *,
+        cores: int | None = None,
+        gpus: Sequence[str] | None = None,
+        shared: bool = False,
+    ):
+        """By default one worker per GPU, or one per two cores where there is none.
+
+        A worker has as many threads as its share of the cores. With `shared` it has as many as this process would have,
+        on its share of the cores: XLA rounds a sum by the number of its threads, so the numbers are this process's.
+        """
+        self.shared = shared
+        cores = len(cores_here()) if cores is None else cores
         self.gpus = list(visible_gpus() if gpus is None else gpus)
         if workers is not None and workers < 1:
             raise SombrlError(f"--workers must be at least 1, not {workers}.")
@@ -27,6 +42,8 @@ class LocalBackend(AbstractBackend):
     def environment(self, place: int) -> dict[str, str]:
         """The environment of the worker in one of the `slots` places."""
         limits = thread_limits(self.threads)
+        if self.shared:
+            limits = {name: os.environ.get(name, total) for name, total in thread_limits(len(cores_here())).items()}
         if not self.gpus:
             return limits
         limits["CUDA_VISIBLE_DEVICES"] = self.gpus[place % len(self.gpus)]
@@ -34,6 +51,13 @@ class LocalBackend(AbstractBackend):
         if beside > 1 and "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ:
             limits["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{0.9 / beside:.3f}"  # JAX would take 0.75 for the first
         return limits
+
+    def cores(self, place: int) -> list[int]:
+        """The cores of the worker in one of the `slots` places."""
+        cores = cores_here()
+        if self.slots > len(cores):
+            return [cores[place % len(cores)]]
+        return np.array_split(cores, self.slots)[place].tolist()
 
     def start(self, jobs: Sequence[Job]) -> list[Worker]:
         """A process for each job."""
@@ -58,8 +82,30 @@ class LocalBackend(AbstractBackend):
     def _launch(self, job: Job) -> Worker:
         place = min(set(range(self.slots)) - set(self._places.values()))
         worker = Worker(job.to_json(), self.environment(place))
+        if self.shared and hasattr(os, "sched_setaffinity"):
+            with contextlib.suppress(OSError):  # it has ended, or this machine does not allow it: only slower
+                os.sched_setaffinity(worker.pid, self.cores(place))
         self._places[worker] = place
         return worker
+
+
+def cores_here() -> list[int]:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+@contextlib.contextmanager
+def gpu_left_free() -> Iterator[None]:
+    """A process that only looks at configurations must not take the memory that its workers need."""
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    before = os.environ.get(name)
+    os.environ[name] = "false"
+    try:
+        yield
+    finally:
+        os.environ.pop(name) if before is None else os.environ.update({name: before})
 
 
 def visible_gpus() -> list[str]:

@@ -1,29 +1,77 @@
-"""Where cells are, as plain data: a worker on another machine finds them again from a few words of JSON."""
+"""Where work lies, as plain data: a worker on another machine finds it again from a few words of JSON."""
 
+import abc
 import dataclasses
+import importlib
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell_folder import CellFolder
+from sombrl.runs.experiment import Experiment
+from sombrl.runs.in_turn import run_in_turn
+from sombrl.runs.work import AbstractWork
 from sombrl.sweep.spec import cell_from_json
 
 
+class AbstractPlace(abc.ABC):
+    """Work that belongs together, by name."""
+
+    final: ClassVar[tuple[type[Exception], ...]] = (SombrlError,)
+    """The errors after which trying again is of no use."""
+
+    @property
+    @abc.abstractmethod
+    def root(self) -> Path:
+        """The folder that all of it is in."""
+
+    @abc.abstractmethod
+    def folders(self) -> Mapping[str, AbstractWork]:
+        """Everything by its name, in order."""
+
+    @abc.abstractmethod
+    def run(self, names: Sequence[str], command: Sequence[str]) -> None:
+        """Bring some of it to its end in this process."""
+
+    @abc.abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """As `place_from_json` takes it: the kind, and what `from_json` of that kind reads."""
+
+    @classmethod
+    @abc.abstractmethod
+    def from_json(cls, data: dict[str, Any]) -> "AbstractPlace":
+        """The inverse of `to_json`."""
+
+
+class AbstractCells(AbstractPlace):
+    """A place whose work is cells."""
+
+    @abc.abstractmethod
+    def folders(self) -> dict[str, CellFolder]:
+        """Every cell by its name, in the order of the CSV."""
+
+    @property
+    @abc.abstractmethod
+    def shared(self) -> Path | None:
+        """Where finished cells of others may be taken over from."""
+
+
 @dataclasses.dataclass(frozen=True)
-class SweepPlace:
+class SweepPlace(AbstractCells):
     """The cells of a sweep, as its folder has them in sweep.json; those of a search are in trials/."""
 
     path: Path
 
     @property
     def root(self) -> Path:
-        """The folder that all of it is in."""
+        """The sweep's folder."""
         return self.path
 
     @property
     def shared(self) -> Path | None:
-        """Where finished cells of others may be taken over from."""
+        """Nothing is taken over."""
         return None
 
     def folders(self) -> dict[str, CellFolder]:
@@ -36,15 +84,26 @@ class SweepPlace:
             for cell in cells
         }
 
+    def run(self, names: Sequence[str], command: Sequence[str]) -> None:
+        """One cell after the other, or those of a group in one program."""
+        _run_cells(self, names, command)
+
     def to_json(self) -> dict[str, Any]:
-        """As `place_from_json` takes it."""
+        """See `AbstractPlace`."""
         return {"kind": "sweep", "path": str(self.path.absolute())}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "SweepPlace":
+        """See `AbstractPlace`."""
+        return cls(Path(data["path"]))
 
 
 @dataclasses.dataclass(frozen=True)
-class ExperimentPlace:
-    """The cells of one of the paper's experiments at one scale."""
+class ExperimentPlace(AbstractCells):
+    """The cells of an experiment at one scale."""
 
+    table: str
+    """Where the experiment is found by its name: module:NAME of a dictionary of experiments in sombrl."""
     name: str
     scale: str
     runs: Path
@@ -53,25 +112,29 @@ class ExperimentPlace:
 
     @property
     def root(self) -> Path:
-        """The folder that all of it is in."""
+        """The folder of this experiment at this scale."""
         return self.runs / f"{self.name}-{self.scale}"
 
     @property
     def shared(self) -> Path | None:
-        """Where finished cells of others may be taken over from."""
+        """The cells of all experiments."""
         return self.runs
 
     def folders(self) -> dict[str, CellFolder]:
         """Every cell by its name, in the order of the CSV."""
-        from sombrl.paper.experiments import EXPERIMENTS
-
-        cells = EXPERIMENTS[self.name].cells_at(self.scale, self.data)
+        experiments: dict[str, Experiment] = of_sombrl(self.table)
+        cells = experiments[self.name].cells_at(self.scale, self.data)
         return {cell.name: CellFolder(self.root / cell.name, self.name, cell, self.env_workers) for cell in cells}
 
+    def run(self, names: Sequence[str], command: Sequence[str]) -> None:
+        """One cell after the other, or those of a group in one program."""
+        _run_cells(self, names, command)
+
     def to_json(self) -> dict[str, Any]:
-        """As `place_from_json` takes it."""
+        """See `AbstractPlace`."""
         return {
             "kind": "experiment",
+            "table": self.table,
             "name": self.name,
             "scale": self.scale,
             "runs": str(self.runs.absolute()),
@@ -79,23 +142,44 @@ class ExperimentPlace:
             "env_workers": self.env_workers,
         }
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "ExperimentPlace":
+        """See `AbstractPlace`."""
+        paths = tuple(map(Path, data["data"]))
+        table = data.get("table", FIRST_TABLE)
+        return cls(table, data["name"], data["scale"], Path(data["runs"]), paths, data["env_workers"])
 
-Place = SweepPlace | ExperimentPlace
+
+FIRST_TABLE = "sombrl.paper.experiments:EXPERIMENTS"
+"""Of folders that were written before they named their table."""
+KINDS: dict[str, type[AbstractPlace]] = {"sweep": SweepPlace, "experiment": ExperimentPlace}
 
 
-def place_from_json(data: dict[str, Any]) -> Place:
-    """The inverse of `to_json`."""
-    if data["kind"] == "sweep":
-        return SweepPlace(Path(data["path"]))
-    paths = tuple(map(Path, data["data"]))
-    return ExperimentPlace(data["name"], data["scale"], Path(data["runs"]), paths, data["env_workers"])
+def place_from_json(data: dict[str, Any]) -> AbstractPlace:
+    """The inverse of `to_json`; a kind that is not in KINDS is module:CLASS of sombrl."""
+    kind: type[AbstractPlace] = KINDS.get(data["kind"]) or of_sombrl(data["kind"])
+    return kind.from_json(data)
+
+
+def of_sombrl(where: str) -> Any:
+    """What module:NAME stands for, which must be of sombrl: a file that somebody sends must not run their code."""
+    module, _, name = where.partition(":")
+    if not module.startswith("sombrl."):
+        raise SombrlError(f"{where} is not a name of sombrl: the file that has it was changed by hand.")
+    return getattr(importlib.import_module(module), name)
 
 
 def read_sweep(path: Path) -> dict[str, Any]:
     """What sweep.json of a sweep's folder says."""
     try:
-        return json.loads((path / "sweep.json").read_text())
+        data: dict[str, Any] = json.loads((path / "sweep.json").read_text())
+        return data
     except FileNotFoundError:
         raise SombrlError(f"{path} is no sweep (no sweep.json): give the folder of `sombrl sweep --out`.") from None
     except (OSError, ValueError) as error:
         raise SombrlError(f"cannot read {path / 'sweep.json'} ({error}).") from None
+
+
+def _run_cells(place: AbstractCells, names: Sequence[str], command: Sequence[str]) -> None:
+    folders = place.folders()
+    run_in_turn([folders[name] for name in names], list(names), place.shared, list(command))

@@ -17,7 +17,7 @@ import itertools
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,17 @@ from sombrl.config.fields import Field
 from sombrl.config.json import from_json, to_json
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
-from sombrl.paper.experiments.base import NAME, Evaluation, TrainCell
 from sombrl.records import SombrlError
+from sombrl.runs.cell import NAME, Evaluation, TrainCell
 from sombrl.storage.results import METRICS
 
 AXES = ("env", "explore", "seed", "seeds", "preset")
 """Fields that most sweeps name: they may stand at the top of the file, one value or a list."""
 KEYS = ("name", "algorithm", *AXES, "set", "grid", "metrics", "evaluation", "checkpoint_every", "search", "objective")
+OF_STRATEGIES = {"bonus_weight": ("optimistic",), "beta": ("hucrl", "neorl")}
+"""Fields that only some strategies look at."""
+Value = tuple[str, Field, Any]
+"""What a field was called, the field, and its value."""
 UNNAMED = ("env", "explore", "seed", "seeds")
 """Fields that a method is not named after: the CSV has columns for them."""
 
@@ -67,11 +71,25 @@ class Spec:
                 for name, values in self.grid.items()
                 if algorithm in (concerned := find_field(name, self.algorithms))
             ]
-            found += [self.cell(algorithm, combination) for combination in itertools.product(*axes)]
+            found += [self.cell(algorithm, values) for values in self._combinations(algorithm, axes)]
         _refuse_twice(found)
         return found
 
-    def cell(self, algorithm: str, values: Iterable[tuple[str, Field, Any]]) -> TrainCell:
+    def _combinations(self, algorithm: str, axes: Sequence[Sequence[Value]]) -> Iterator[tuple[Value, ...]]:
+        """Every combination; a field of the grid that the strategy does not look at makes no more cells of it."""
+        reduced: set[tuple[Value, ...]] = set()
+        for values in itertools.product(*axes):
+            chosen = {field.name: value for _, field, value in values}
+            explore = chosen.get("explore", ALGORITHMS[algorithm].config().explore.explore)
+            idle = {name for name, strategies in OF_STRATEGIES.items() if explore not in strategies} & set(self.shown)
+            kept = tuple(one for one in values if one[0] not in idle)
+            if kept == values:
+                yield values
+            elif kept not in reduced:
+                reduced.add(kept)
+                yield kept
+
+    def cell(self, algorithm: str, values: Iterable[Value]) -> TrainCell:
         """One combination."""
         run, config = configured(algorithm, {field: value for _, field, value in values})
         named = [(field.name, text_of(value)) for name, field, value in values if name in self.shown]
@@ -94,6 +112,8 @@ class Spec:
 
 def read_spec(path: Path, overrides: Sequence[str] = ()) -> Spec:
     """The sweep in a TOML file, with `field=value,value` of the command line in place of what the file has."""
+    if path.exists() and not path.is_file():  # a pipe that nobody writes to would block for ever
+        raise SombrlError(f"{path} is not a file: a sweep is a TOML file.")
     try:
         table = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:

@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from sombrl.paper.experiments.runner import duration
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell_folder import CellFolder
+from sombrl.runs.in_turn import duration
 from sombrl.sweep.driver import is_driven
-from sombrl.sweep.places import Place, SweepPlace, place_from_json
+from sombrl.sweep.places import AbstractCells, ExperimentPlace, SweepPlace, place_from_json
 
 TAIL = 65536  # bytes of metrics.jsonl: more than the rows of the last iteration
 STATES = ("done", "running", "waiting", "failed", "pruned")
@@ -37,7 +37,7 @@ class CellStatus:
     note: str = ""
 
 
-def find_place(path: Path) -> tuple[Place, list[str]]:
+def find_place(path: Path) -> tuple[AbstractCells, list[str]]:
     """The cells of a sweep's or an experiment's folder, and the command that goes on with them."""
     if not path.is_dir():
         raise SombrlError(f"there is no {path}: give the folder of `sombrl sweep --out`.")
@@ -49,12 +49,12 @@ def find_place(path: Path) -> tuple[Place, list[str]]:
     except (OSError, ValueError, KeyError) as error:
         raise SombrlError(f"cannot read {path / 'driver.json'} ({error}).") from None
     # The folder may have been moved, or be mounted elsewhere.
-    return SweepPlace(path) if isinstance(place, SweepPlace) else place, command
+    return (place if isinstance(place, ExperimentPlace) else SweepPlace(path)), command
 
 
 def cell_status(name: str, folder: CellFolder, now: float) -> CellStatus:
     """What has become of one cell."""
-    attempts = folder.attempts()
+    attempts = folder.attempts.events()
     started = next((event for event in reversed(attempts) if event["event"] == "started"), None)
     last = attempts[-1] if attempts else {"event": ""}
     row = _last_row(folder.path / "run" / "metrics.jsonl")

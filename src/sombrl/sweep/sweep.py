@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sombrl.paper.experiments.base import Headline, TrainCell
-from sombrl.paper.experiments.runner import cells_manifest, table
 from sombrl.records import RunFault, SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell import TrainCell
+from sombrl.runs.cell_folder import CellFolder
+from sombrl.runs.headlines import Headline, table
+from sombrl.runs.in_turn import cells_manifest
 from sombrl.storage.files import write_whole
 from sombrl.storage.results import rows_text
 from sombrl.sweep.driver import AbstractBackend, complete

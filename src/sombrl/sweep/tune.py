@@ -17,9 +17,9 @@ from typing import Any
 from sombrl.algorithms.settings import find_field
 from sombrl.config.fields import Field
 from sombrl.optional import bring
-from sombrl.paper.experiments.base import TrainCell
 from sombrl.records import SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.runs.cell import TrainCell
+from sombrl.runs.cell_folder import CellFolder
 from sombrl.runs.train import Interrupted, terminate_as_interrupt
 from sombrl.storage.files import write_whole
 from sombrl.storage.run_folder import RunFolder
@@ -188,7 +188,7 @@ class _Search:
             if trial.should_prune():
                 self.drive.withdraw(job)
                 reason = f"{self.objective} was {value:.4g} after iteration {step + 1}, below the median"
-                self._folder(job).note("pruned", reason=reason)
+                self._folder(job).attempts.note("pruned", reason=reason)
                 self.study.tell(trial, state=_state("PRUNED"))
                 print(f"{job.name} stopped early: {reason}", flush=True)
                 del self.trials[job]

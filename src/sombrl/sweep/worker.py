@@ -1,4 +1,4 @@
-"""The process that runs the cells of one job, wherever a backend starts it: `python -m sombrl.sweep.worker`.
+"""The process that does one job, wherever a backend starts it: `python -m sombrl.sweep.worker`.
 
 The job comes as one line of JSON on standard input. The pipe then stays open as a lifeline: when it closes, whoever
 started the process is gone or wants it to stop, and it saves what it has and ends.
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sombrl.sweep.places import Place, place_from_json
+from sombrl.sweep.places import AbstractPlace, place_from_json
 
 BUSY = 75
 """The exit code where another process has the cell (EX_TEMPFAIL)."""
@@ -28,10 +28,11 @@ GRACE = 60.0  # seconds to save and end in; longer than any checkpoint takes
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Cells that are run in one process: one, or those of a group."""
+    """Work that is done in one process: one cell, or those of a group."""
 
-    place: Place
+    place: AbstractPlace
     cells: tuple[str, ...]
+    """The names of the work in its place."""
     command: tuple[str, ...]
     """What the user typed, for the manifests."""
 
@@ -92,7 +93,10 @@ class Worker:
 
     def ended(self) -> int | None:
         """The exit code, negative for a signal; None while it runs."""
-        return self._process.poll()
+        code = self._process.poll()
+        if code is not None:
+            self.let_go()
+        return code
 
     def wait(self) -> int:
         """The exit code, when it has ended."""
@@ -131,8 +135,7 @@ def thread_limits(threads: int) -> dict[str, str]:
 
 
 def run(job: Job) -> int:
-    """Bring the cells of a job to their end in this process; the exit code. What broke is noted beside the cell."""
-    from sombrl.paper.experiments.runner import run_in_turn
+    """Bring the work of a job to its end in this process; the exit code. What broke is noted beside the work."""
     from sombrl.records import RunFault, SombrlError
     from sombrl.runs.train import Interrupted, terminate_as_interrupt
 
@@ -140,7 +143,7 @@ def run(job: Job) -> int:
     ours = [folders[name] for name in job.cells]
     try:
         with terminate_as_interrupt():
-            run_in_turn(ours, list(job.cells), job.place.shared, list(job.command))
+            job.place.run(job.cells, job.command)
     except (KeyboardInterrupt, Interrupted) as stopped:
         print(f"stopped: {stopped}" if str(stopped) else "stopped", flush=True)
         return 130
@@ -153,7 +156,8 @@ def run(job: Job) -> int:
         refused = isinstance(error, SombrlError)
         for folder in ours:
             if not folder.finished:
-                folder.note("broke", reason=" ".join(sentence.split()), final=refused)
+                reason, final = " ".join(sentence.split()), isinstance(error, job.place.final)
+                folder.attempts.note("broke", reason=reason, final=final, refused=refused)
         return REFUSED if refused else 1
     return 0 if all(folder.finished for folder in ours) else BUSY
 

@@ -22,6 +22,7 @@ from sombrl.envs.guards import check_count, check_seeds
 from sombrl.envs.interface import AbstractEnvs, Step
 from sombrl.envs.rows import Rows
 from sombrl.errors import RunFault, SimulatorFault, SombrlError
+from sombrl.numerics import join_rows
 
 ACCIDENT = 1000  # decisions: a simulator that raises after fewer has a bug, and is not restarted
 
@@ -233,15 +234,6 @@ def _end_all(workers: list[WorkerProcess]) -> None:
     deadline = time.monotonic() + PATIENCE
     for worker in workers:
         worker.end(max(0.0, deadline - time.monotonic()))
-
-
-def join_rows(parts: list[np.ndarray]) -> np.ndarray:
-    """Rows of several parts as one; shorter histories are padded with zeros, as the adapter does."""
-    if parts[0].ndim < 2 or len({part.shape[1:] for part in parts}) == 1:
-        return np.concatenate(parts)
-    longest = max(part.shape[1] for part in parts)
-    widths = [[(0, 0), (0, longest - part.shape[1])] + [(0, 0)] * (part.ndim - 2) for part in parts]
-    return np.concatenate([np.pad(part, width) for part, width in zip(parts, widths, strict=True)])
 
 
 def _pickle_order(order: "functools.partial[AbstractEnvs]", name: str) -> bytes:

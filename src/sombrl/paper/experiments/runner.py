@@ -1,29 +1,23 @@
 """`sombrl experiment`: run the cells that are not finished, then write the table, its manifest and the figure."""
 
-import contextlib
 import fnmatch
-import hashlib
 import io
 import json
-import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sombrl.config.suggestions import nearest
-from sombrl.paper.experiments.base import SCALES, Cell, Experiment, Headline, TrainCell
-from sombrl.records import RunFault, SombrlError
-from sombrl.runs.cells import CellFolder
+from sombrl.records import SombrlError
+from sombrl.runs.cell import Cell
+from sombrl.runs.cell_folder import CellFolder
+from sombrl.runs.experiment import SCALES, Experiment
+from sombrl.runs.headlines import table
+from sombrl.runs.in_turn import RunCells, cells_manifest, run_in_turn
 from sombrl.runs.plots import drawing
 from sombrl.runs.train import Interrupted, terminate_as_interrupt
 from sombrl.storage.files import write_whole
-from sombrl.storage.provenance import provenance
 from sombrl.storage.results import Row, read_rows, rows_text
-
-RunCells = Callable[[list[CellFolder], list[str], Path | None, list[str]], None]
-"""Cells, their names, the folder of all experiments' cells if there is one, and the command."""
 
 
 def run_experiment(
@@ -109,70 +103,6 @@ def match(cells: list[Cell], pattern: str, experiment: str) -> list[Cell]:
     return [cell for cell in cells if cell.name in chosen]
 
 
-def table(rows: list[Row], headlines: Iterable[Headline]) -> str:
-    """Median [quartiles] over seeds of the headline metrics, a line per environment, setting and method."""
-    headlines = [line for line in headlines if any(row.metric == line.metric for row in rows)]
-    series: dict[tuple[str, str, str], dict[str, dict[int, list[float]]]] = {}
-    for row in rows:
-        metrics = series.setdefault((row.env, row.setting, row.method), {})
-        metrics.setdefault(row.metric, {}).setdefault(row.seed, []).append(row.value)
-    lines = [("environment", "setting", "method", *(line.label for line in headlines))]
-    for where, metrics in series.items():
-        texts = []
-        for line in headlines:
-            seeds = [statistics.fmean(values[-line.last :]) for values in metrics.get(line.metric, {}).values()]
-            texts.append(_text(seeds, line.at_least))
-        if any(text != "–" for text in texts):
-            lines.append((*where, *texts))
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    text.insert(1, "  ".join("─" * width for width in widths))
-    return "\n".join(text)
-
-
-def run_in_turn(folders: list[CellFolder], names: list[str], runs: Path | None, command: list[str]) -> None:
-    """Bring cells to their end, one after the other, in this process; what others have finished in `runs` is taken."""
-    total = len(folders)
-    left = [i for i, folder in enumerate(folders) if not folder.finished]
-    skipped = total - len(left)
-    if skipped:
-        print(f"{skipped} of {total} cells are finished already and are not run again")
-    seconds: list[float] = []
-    for i in left:
-        folder, at = folders[i], f"[{i + 1}/{total}] {names[i]}"
-        with folder.claimed() as mine:
-            if not mine:
-                print(f"{at} is in the hands of another process, left to it", flush=True)
-                skipped += 1
-                continue
-            if folder.finished:  # another process was quicker
-                skipped += 1
-                continue
-            if runs is not None and (theirs := folder.adopt(runs)):
-                print(f"{at} … taken over from {theirs}", flush=True)
-                skipped += 1
-                continue
-            with contextlib.ExitStack() as stack:
-                beside = [j for j in left if j > i and _beside(folder, folders[j], stack)]
-                print(" + ".join([at, *(names[j] for j in beside)]), "…", flush=True)
-                try:
-                    seconds.append(folder.complete(command, [folders[j] for j in beside]))
-                except RunFault as fault:
-                    raise RunFault(f"cell {names[i]}: {fault}") from fault
-        remaining = sum(not folders[j].finished for j in left if j > i)
-        eta = f", ETA {duration(statistics.fmean(seconds) * remaining)}" if remaining else ""
-        print(f"{at} … done in {duration(seconds[-1])} ({skipped} skipped, {remaining} left{eta})", flush=True)
-
-
-def _beside(folder: CellFolder, other: CellFolder, stack: contextlib.ExitStack) -> bool:
-    """Whether the other cell is of the same group and ours to run; then it is held until the stack is closed."""
-    ours, theirs = folder.cell, other.cell
-    if not (isinstance(ours, TrainCell) and isinstance(theirs, TrainCell)):
-        return False
-    same = ours.group is not None and ours.group == theirs.group
-    return same and not other.finished and stack.enter_context(other.claimed()) and not other.finished
-
-
 def _publish(experiment: Experiment, scale: str, folders: list[CellFolder], out: Path, command: list[str]) -> Path:
     """Write what is not there yet or differs, and say where it is."""
     rows = [row for folder in folders for row in folder.rows()]
@@ -201,16 +131,6 @@ def _publish(experiment: Experiment, scale: str, folders: list[CellFolder], out:
 def _manifest(experiment: Experiment, scale: str, folders: list[CellFolder], command: list[str]) -> dict:
     what = {"experiment": experiment.name, "figure": experiment.figure, "scale": scale}
     return what | cells_manifest(folders, command)
-
-
-def cells_manifest(folders: list[CellFolder], command: list[str]) -> dict:
-    """What one needs to know to get the rows of finished cells again."""
-    settings = json.dumps([folder.settings for folder in folders], sort_keys=True)
-    return {
-        **provenance(command),
-        "settings_sha256": hashlib.sha256(settings.encode()).hexdigest(),
-        "cells": {folder.cell.name: folder.record() for folder in folders},
-    }
 
 
 def _figures(experiment: Experiment, csv: Path) -> dict[Path, Callable[[list[Row]], Any]]:
@@ -251,21 +171,3 @@ def _known(scale: str) -> str:
     if scale not in SCALES:
         raise nearest(scale, SCALES, "scale")
     return scale
-
-
-def _text(values: list[float], at_least: float | None) -> str:
-    if not values:
-        return "–"
-    if at_least is not None:
-        return f"{sum(value >= at_least for value in values)}/{len(values)}"
-    low, middle, high = np.percentile(values, [25, 50, 75])
-    return f"{_short(middle)} [{_short(low)}, {_short(high)}]" if len(values) > 1 else _short(middle)
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def duration(seconds: float) -> str:
-    """A few words for a time."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

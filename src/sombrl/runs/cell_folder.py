@@ -9,8 +9,6 @@ import dataclasses
 import datetime
 import functools
 import json
-import os
-import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -23,9 +21,10 @@ import sombrl
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import load
 from sombrl.envs.registry import WORLDS
-from sombrl.paper.experiments.base import Cell, Evaluation, FunctionCell, TrainCell
 from sombrl.records import RunFault, SombrlError
+from sombrl.runs.cell import Cell, Evaluation, FunctionCell, TrainCell
 from sombrl.runs.train import Run, run_training
+from sombrl.runs.work import AbstractWork, Attempts
 from sombrl.storage import checkpoint
 from sombrl.storage.files import write_whole
 from sombrl.storage.provenance import provenance
@@ -33,14 +32,14 @@ from sombrl.storage.results import Row, read_rows, rows_text
 from sombrl.storage.run_folder import RunFolder
 
 
-class CellFolder:
+class CellFolder(AbstractWork):
     """The folder of one cell of one experiment at one scale."""
 
     def __init__(self, path: Path, experiment: str, cell: Cell, env_workers: int = 0):
         """`env_workers` processes step the cell's simulators, which changes no number."""
         self.path, self.experiment, self.cell, self.env_workers = path, experiment, cell, env_workers
         self.rows_path = path / "rows.csv"
-        self.attempts_path = path / "attempts.jsonl"
+        self.attempts = Attempts(path / "attempts.jsonl")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -57,6 +56,11 @@ class CellFolder:
         """The rows of a finished cell."""
         return read_rows(self.rows_path)
 
+    @property
+    def seconds(self) -> float:
+        """How long the finished cell took."""
+        return float(self.record()["seconds"])
+
     def record(self) -> dict[str, Any]:
         """When, where and in how many seconds the cell was finished."""
         return json.loads((self.path / "finished.json").read_text())
@@ -68,7 +72,7 @@ class CellFolder:
         made = self.path / "settings.json"
         try:
             if not made.exists():
-                names = {entry.name for entry in self.path.iterdir()} - {self.attempts_path.name}
+                names = {entry.name for entry in self.path.iterdir()} - {self.attempts.path.name}
                 if any(not name.startswith(".") for name in names):
                     raise SombrlError(f"{self.path} is no cell of an experiment: choose another --runs.")
                 return
@@ -106,32 +110,6 @@ class CellFolder:
     def in_use(self) -> bool:
         """Whether a process works on this cell at this moment."""
         return RunFolder(self.path).in_use
-
-    def attempts(self) -> list[dict[str, Any]]:
-        """Every start and every failure so far, oldest first; a line that a kill has cut off is left out."""
-        try:
-            lines = self.attempts_path.read_text().split("\n")[:-1]
-        except FileNotFoundError:
-            return []
-        found = []
-        for line in lines:
-            with contextlib.suppress(ValueError):  # what is left of a line that was cut off
-                found.append(json.loads(line))
-        return found
-
-    def note(self, event: str, **facts: Any) -> None:
-        """Add a line to the attempts, on disk when this returns."""
-        where = {"time": time.time(), "host": socket.gethostname(), "pid": os.getpid()}
-        line = json.dumps({"event": event, **where, **facts}) + "\n"
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            with open(self.attempts_path, "ab+", buffering=0) as file:
-                end = file.seek(0, os.SEEK_END)
-                whole = end == 0 or os.pread(file.fileno(), 1, end - 1) == b"\n"
-                file.write((line if whole else f"\n{line}").encode())
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RunFault(f"cannot write {self.attempts_path}: {error.strerror or error}.") from error
 
     def adopt(self, experiments: Path) -> str | None:
         """Take the rows over from a finished cell of the same settings in another experiment; its name, or None."""
@@ -174,7 +152,7 @@ class CellFolder:
         if not resumed:
             write_whole(self.path / "settings.json", json.dumps(self.settings, indent=1))
         if isinstance(self.cell, FunctionCell):
-            self.note("started")
+            self.attempts.note("started")
         return resumed
 
     def _finish(self, seconds: float, resumed: bool, together: int, command: list[str]) -> None:
@@ -212,7 +190,7 @@ class CellFolder:
             folder = RunFolder.create(path, agent.to_json(), command)
         for note in agent.notes:
             print(note, file=sys.stderr)
-        self.note("started", iteration=agent.iteration, planned=agent.planned_iterations)
+        self.attempts.note("started", iteration=agent.iteration, planned=agent.planned_iterations)
         # First for an agent that was killed between its checkpoint and its evaluation.
         self._evaluate(cell, agent)
         return Run(agent, folder, agent.iteration > 0, functools.partial(self._evaluate, cell))
