@@ -131,50 +131,71 @@ def differs(a, b):
     return len(a) != len(b) or any(x.shape != y.shape or not np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+def program(function) -> str:
+    """What a function of a key computes: traced, neither compiled nor run."""
+    initial()  # outside the trace
+    return jax.jit(function).lower(jr.key(0)).as_text()
+
+
+def start_program(**settings):
+    ours = learner(**settings)
+    return program(lambda key: jax.vmap(ours.init(key=key).particles)(DATA.data.obs[:4]))
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("setting", list(SEEN_AT_THE_START))
-def test_no_setting_of_the_networks_is_dead(setting):
-    changed = learner(**{setting: SEEN_AT_THE_START[setting]})
-    state = fast_jit(lambda key: changed.init(key=key))(jr.key(0))
-    assert differs(jax.vmap(state.particles)(DATA.data.obs[:4]), jax.vmap(initial().particles)(DATA.data.obs[:4]))
+def test_every_setting_of_the_networks_changes_the_program(setting):
+    assert start_program() == start_program() != start_program(**{setting: SEEN_AT_THE_START[setting]})
 
 
-def batch_of(**settings):
+def batch_of(key, **settings):
     ours = learner(**settings)
     sampler = ours.sampler(initial().particles.statistics)
-    return sampler(Rows.of(DATA, Curve(), ours.config.period), key=jr.key(1))
+    return sampler(Rows.of(DATA, Curve(), ours.config.period), key=key)
+
+
+def batch_program(**settings):
+    return program(lambda key: batch_of(key, **settings))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("setting", list(SEEN_IN_A_BATCH))
-def test_no_setting_of_the_batch_is_dead(setting):
-    assert differs(batch_of(**{setting: SEEN_IN_A_BATCH[setting]}), batch_of())
+def test_every_setting_of_the_batch_changes_the_program(setting):
+    assert batch_program() == batch_program() != batch_program(**{setting: SEEN_IN_A_BATCH[setting]})
 
 
-@functools.cache
-def gradient_of(simulated=True, **settings):
+def gradient_of(key, simulated=True, **settings):
     state, ours = initial().particles, learner(**settings)
     if not simulated:
         ours = ParticleLearner(Curve(), ours.config)
-    inference, batch = ours.inference(ours.config.phases[0][0], state.statistics), batch_of()
-    return inference.gradient(state.networks, state.raw_noise, batch, key=jr.key(2))[:2]
+    inference, batch = ours.inference(ours.config.phases[0][0], state.statistics), batch_of(jr.key(1))
+    return inference.gradient(state.networks, state.raw_noise, batch, key=key)[:2]
+
+
+@functools.cache
+def gradient_program(simulated=True, **settings):
+    return program(lambda key: gradient_of(key, simulated, **settings))
+
+
+def test_the_same_settings_give_the_same_program():
+    assert gradient_program() == gradient_program.__wrapped__()
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("setting", [*SEEN_IN_A_GRADIENT, *OTHERWISE, *WITHOUT_A_SIMULATOR])
-def test_no_setting_of_the_gradient_is_dead(setting):
+def test_every_setting_of_the_gradient_changes_the_program(setting):
     if setting in WITHOUT_A_SIMULATOR:
-        pair = gradient_of(False), gradient_of(False, **{setting: WITHOUT_A_SIMULATOR[setting]})
+        pair = gradient_program(False), gradient_program(False, **{setting: WITHOUT_A_SIMULATOR[setting]})
     else:
         value, others = OTHERWISE.get(setting, (SEEN_IN_A_GRADIENT.get(setting), {}))
-        pair = gradient_of(**others), gradient_of(**{setting: value}, **others)
-    assert differs(*pair)
+        pair = gradient_program(**others), gradient_program(**{setting: value}, **others)
+    assert pair[0] != pair[1]
 
 
 def test_an_ensemble_is_svgd_whose_particles_do_not_meet():
     """With a kernel that reaches no other particle only 1/N of the attraction is left."""
-    networks, noise = gradient_of(inference="ensemble")
-    apart, same_noise = gradient_of(inference="svgd", bandwidth=1e-6)
+    networks, noise = gradient_of(jr.key(2), inference="ensemble")
+    apart, same_noise = gradient_of(jr.key(2), inference="svgd", bandwidth=1e-6)
     assert np.array_equal(noise, same_noise)
     for ours, theirs in zip(jax.tree.leaves(networks), jax.tree.leaves(apart), strict=True):
         np.testing.assert_allclose(ours, learner().config.particles * theirs, rtol=1e-5, atol=1e-6)
