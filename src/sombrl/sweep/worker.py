@@ -93,7 +93,10 @@ class Worker:
 
     def ended(self) -> int | None:
         """The exit code, negative for a signal; None while it runs."""
-        return self._process.poll()
+        code = self._process.poll()
+        if code is not None:
+            self.let_go()
+        return code
 
     def wait(self) -> int:
         """The exit code, when it has ended."""
