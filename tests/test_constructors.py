@@ -40,6 +40,7 @@ def test_every_constructor_shows_its_settings():
     assert "decisions" not in inspect.signature(sombrl.GPICEM).parameters
 
 
+@pytest.mark.thorough
 def test_a_type_checker_sees_wrong_names_and_types(tmp_path):
     script = tmp_path / "mine.py"
     script.write_text(

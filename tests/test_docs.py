@@ -67,6 +67,7 @@ def ends(request, tmp_path_factory):
     return json.loads((work / "ends.json").read_text())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [
@@ -169,6 +170,7 @@ def test_a_wrong_command_line_is_not_accepted(only_parse, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.thorough
 def test_the_quickstart_works(tmp_path, monkeypatch, capsys):
     """Its commands, one after the other, on a run of the size that its Python block has, so that little is compiled."""
     monkeypatch.chdir(tmp_path)
@@ -251,6 +253,7 @@ def test_flags_in_the_text_exist(page, flags):
     assert {flag for span in code_spans(page) for flag in re.findall(FLAG, span)} <= flags
 
 
+@pytest.mark.thorough
 def test_metrics_are_documented():
     section = (ROOT / "docs" / "notation.md").read_text().partition("## metrics.jsonl")[2]
     documented = re.findall(r"^\| `([^`]+)` \|", section, flags=re.MULTILINE)

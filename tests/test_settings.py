@@ -75,6 +75,7 @@ def test_unsupervised_is_the_strategy_of_that_name_in_episodes():
     assert setting.trainer.setting == Unsupervised(FiniteHorizon(6))
 
 
+@pytest.mark.thorough
 def test_downstream_tasks_are_planned_for_and_paid():
     agent = small(setting="unsupervised", downstream=("spin", "keep-down"), seeds=2).learn(6)
     returns = {task: agent.evaluate(1, task=task) for task in agent.run_config.downstream}
@@ -88,6 +89,7 @@ def test_downstream_tasks_are_planned_for_and_paid():
         agent.evaluate(1, explore=True, task="spin")
 
 
+@pytest.mark.thorough
 def test_the_largest_uncertainty_is_the_planners():
     agent = small(setting="unsupervised", explore="greedy", seeds=2).learn(6)  # trained by random actions
     before, left = small(seeds=2).max_uncertainty(1), agent.max_uncertainty(2)
@@ -115,6 +117,7 @@ def test_the_discounted_return_is_reported():
     np.testing.assert_allclose(rows[0]["rollout/discounted_return"], rewards @ 0.5 ** np.arange(4), rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_discounted_run_has_the_theorys_episodes():
     agent = small(setting="discounted", discount=0.5, episode_length=12)
     lengths = []

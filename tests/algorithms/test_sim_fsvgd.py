@@ -36,6 +36,7 @@ def trained():
     return agent, rows
 
 
+@pytest.mark.thorough
 def test_lambda_falls_on_the_published_line(trained):
     _, rows = trained
     np.testing.assert_allclose([row["explore/bonus_weight"] for row in rows], [0.5, 0.45, 0.4], rtol=1e-6)

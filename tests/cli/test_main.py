@@ -308,6 +308,7 @@ def test_trainings_without_out_that_start_at_once_have_folders_of_their_own(monk
     assert list(tmp_path.iterdir()) == []  # nothing was trained, and nothing is left
 
 
+@pytest.mark.thorough
 def test_scripts_that_are_installed_already_find_their_entry_point():
     """The first two releases' scripts import these names, each in a process of its own."""
     for line in ("from sombrl.cli.main import main", "from sombrl.cli import main"):

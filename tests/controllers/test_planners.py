@@ -224,6 +224,7 @@ OTHER = {
 KNOBS = [(config, field.name) for config in OTHER for field in dataclasses.fields(config)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("config", "name"), KNOBS, ids=[f"{type(c).__name__}-{n}" for c, n in KNOBS])
 def test_every_knob_moves_the_actions(config, name):
     """A new field without a row above fails here."""

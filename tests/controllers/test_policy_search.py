@@ -88,6 +88,7 @@ def test_judging_stops_where_the_task_ends():
     np.testing.assert_allclose(value, -0.25, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_rollouts_move_by_the_model_and_begin_anew():
     controller = search(replace(TINY, unroll=20, capacity=160))
     mdp = uncertain(weight=2.0, spread=0.3, action_dim=1)
@@ -147,6 +148,7 @@ def test_the_best_snapshot_is_driven():
     assert np.array_equal(action, again)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fresh", [True, False])
 def test_the_best_try_is_driven(fresh):
     """Three tries, twice: each goes on from its own last one as if alone; the best policy is driven."""

@@ -51,6 +51,7 @@ def test_a_seed_alone_is_that_seed_among_others(pair):
     np.testing.assert_equal(without_time(alone), [[report[1]] for report in without_time(together)])
 
 
+@pytest.mark.thorough
 def test_seeds_in_one_program_as_on_an_accelerator(pair, monkeypatch):
     """Rounding apart, they are what they are one by one; actions, returns and losses."""
     monkeypatch.setattr("sombrl.dreamer.loop.lots_of", lambda rows, apart: [slice(0, rows)])
@@ -59,6 +60,7 @@ def test_seeds_in_one_program_as_on_an_accelerator(pair, monkeypatch):
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4, nan_ok=True)
 
 
+@pytest.mark.thorough
 def test_what_is_saved_does_not_depend_on_the_precision_of_a_machine():
     """An accelerator computes in bfloat16; its runs are evaluated and exported on laptops."""
     half = agent(precision="bfloat16")
@@ -188,6 +190,7 @@ def learn_on(env, look=lambda trained: None):
     return trained.learn(36, callback=note), rows
 
 
+@pytest.mark.thorough
 def test_evaluation_on_a_ready_environment_leaves_training_where_it_was():
     watched, seen = learn_on(Hourglass(turned=True), lambda trained: trained.evaluate(1))
     alone, unseen = learn_on(Hourglass(turned=True))
@@ -227,6 +230,7 @@ def test_bad_settings_get_a_sentence():
     assert DreamerExplore().curious
 
 
+@pytest.mark.thorough
 def test_learning_for_longer_than_planned_forgets_nothing(tmp_path):
     """Whoever calls `learn` has planned nothing: the replay grows with what is asked."""
     trained = sombrl.make(

@@ -105,6 +105,7 @@ def test_optimism_without_weight_is_dreamer():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_the_bonus_changes_the_policy_and_unsupervised_ignores_the_reward():
     loud = dataclasses.replace(STILL, bonus_weight=50.0)
     ours, theirs = (trained(explore)[1].networks.policy for explore in (loud, STILL))
@@ -119,6 +120,7 @@ def test_the_bonus_changes_the_policy_and_unsupervised_ignores_the_reward():
         np.testing.assert_array_equal(np.asarray(poor[name]), np.asarray(rich[name]))
 
 
+@pytest.mark.thorough
 def test_a_part_of_an_observation_may_be_called_as_a_loss_is():
     """Reconstructing a part named `dynamics` is a loss of its own, beside the dynamics'."""
     plain, learn = learner(DreamerExplore(explore="greedy"))

@@ -49,6 +49,7 @@ def run(tmp_path_factory):
     return trained, folder
 
 
+@pytest.mark.thorough
 def test_weights_of_the_network_that_pooled_are_refused(run, monkeypatch):
     """It had the same shapes, so nothing else would tell."""
     _, folder = run

@@ -47,6 +47,7 @@ def wait_for_rows(process: subprocess.Popen, folder, number: int) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.thorough
 def test_the_trainer_is_killed_in_the_middle_of_an_episode(reference, tmp_path):
     folder = tmp_path / "run"
     process = subprocess.Popen(
@@ -61,6 +62,7 @@ def test_the_trainer_is_killed_in_the_middle_of_an_episode(reference, tmp_path):
     assert reproducible_rows(folder) == reference
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_waits_for_the_end_of_the_report(sent, reference, tmp_path):
     """It comes after five of twelve ticks, when latents of the report before were written over already."""
@@ -74,6 +76,7 @@ def test_a_signal_waits_for_the_end_of_the_report(sent, reference, tmp_path):
     assert reproducible_rows(folder) == reference
 
 
+@pytest.mark.thorough
 def test_a_simulator_is_killed(tmp_path):
     folder = tmp_path / "run"
     flags = [*FLAGS, "--env-workers", "2", "--decisions", "480"]

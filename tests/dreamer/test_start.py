@@ -58,6 +58,7 @@ def test_the_model_comes_along_and_the_policy_does_not(explored):
     assert same(curious.state.learned.networks.ensemble, first)
 
 
+@pytest.mark.thorough
 def test_zero_shot_is_learned_without_a_decision(explored):
     path, _ = explored
     after = agent(explore="greedy", seeds=2, start_from=str(path), start_updates=3)
@@ -72,6 +73,7 @@ def test_zero_shot_is_learned_without_a_decision(explored):
     np.testing.assert_array_equal(at_once.evaluate(2).mean(axis=0), [row["eval/zero_shot"], other["eval/zero_shot"]])
 
 
+@pytest.mark.thorough
 def test_what_follows_resumes_exactly_even_if_the_source_is_gone(explored, tmp_path):
     path, _ = explored
     source = shutil.copytree(path, tmp_path / "source")

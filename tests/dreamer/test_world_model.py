@@ -94,6 +94,7 @@ def test_sizes_that_do_not_divide_are_refused():
         Size(deter=64, hidden=16, classes=0, depth=2, units=16)
 
 
+@pytest.mark.thorough
 def test_bfloat16_is_close_to_float32_and_float32_where_it_counts(key):
     spec = (Part("image", (48, 48, 3), "image"), Part("speed", (2,), "vector"), Part("gear", (), "discrete", 3))
     model_key, image_key, sample_key = jr.split(key, 3)

@@ -130,6 +130,7 @@ def reference_loss(config, unravel):
     return loss
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "settings",
     [
@@ -178,6 +179,7 @@ def test_own_batches_that_are_the_same_batch_change_nothing():
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_with_own_batches_a_member_learns_from_its_own_alone():
     ours = learner(gradient_clip=None, learning_rate=1e-2, bootstrap=True)
     rows = jax.tree.map(lambda leaf: leaf[0], ours.sample(replay_of(TRAIN), 1, key=jr.key(0)))
@@ -288,6 +290,7 @@ def test_fit_lowers_held_out_error_and_members_disagree_far_away():
     assert float(jnp.median(far)) > 5 * float(jnp.median(near))
 
 
+@pytest.mark.thorough
 def test_learned_std_finds_the_noise():
     ours = learner(learn_std=True, **(TRAINED | {"steps_per_fit": 400}))
     state, _ = fit(ours, replay_of(wave(2000, noise=0.1), 2048))
@@ -397,6 +400,7 @@ def test_members_that_agree_leave_finite_derivatives():
 # --------------------------------------------------------------------------------------------------- contracts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", [{}, {"learn_std": True, "bootstrap": True, "target": "absolute"}])
 def test_unpleasant_data_give_finite_predictions(settings):
     rows = wave(16)

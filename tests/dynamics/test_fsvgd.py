@@ -154,6 +154,7 @@ def test_svgd_finds_the_posterior_of_a_line():
     assert np.corrcoef(found.T)[0, 1] == pytest.approx(correlation, abs=0.25)
 
 
+@pytest.mark.thorough
 def test_fsvgd_finds_the_posterior_of_a_gaussian_process():
     """The same kernel, noise and data, as functions: mean and std on a grid."""
     x = np.array([-2.2, -1.8, -1.5, -0.9, -0.6, 0.1, 1.2, 1.5])

@@ -205,6 +205,7 @@ def test_fit_lowers_held_out_loss_and_std_is_larger_far_away():
     assert float(jnp.min(far)) > 5 * float(jnp.median(near))
 
 
+@pytest.mark.thorough
 def test_learned_noise_finds_the_noise():
     rows = wave(120, noise=0.05)
     gp = learner(learn_noise=True, fit_steps=200, noise_std=0.2)
@@ -244,6 +245,7 @@ def _huge(number):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", list(KERNELS))
 @pytest.mark.parametrize(
     ("name", "rows", "capacity"),
@@ -308,6 +310,7 @@ def test_the_polynomial_cosine_is_a_cosine():
     np.testing.assert_allclose(np.asarray(cosine_of_turns(jnp.asarray(turns))), exact, atol=2e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", list(KERNELS))
 def test_prior_draws_have_the_kernel_as_covariance(kernel):
     points = jnp.asarray(np.random.default_rng(0).normal(size=(4, 2)), jnp.float32)
@@ -403,6 +406,7 @@ def test_every_setting_is_listed():
     assert set(CHANGED) == set(GPConfig.__dataclass_fields__)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", list(CHANGED))
 def test_no_setting_is_dead(setting):
     assert not np.array_equal(_fingerprint(), _fingerprint(**{setting: CHANGED[setting]}))

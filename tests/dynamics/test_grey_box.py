@@ -72,6 +72,7 @@ def test_system_identification_finds_the_parameter_and_the_noise():
     assert float(nothing.parameters["a"]) == pytest.approx(float(start["a"]), rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_grey_box_learns_what_the_simulator_cannot():
     """The truth bends; the simulator does not."""
     truth = 17.0 * X + 8.0 * np.sin(3 * X)
@@ -98,6 +99,7 @@ def test_residual_coordinates_take_the_simulator_out_and_put_it_back():
     assert float(ours.spread(x, jnp.array([0.3]))[0]) == pytest.approx(0.3)
 
 
+@pytest.mark.thorough
 def test_settings_are_refused_or_matter():
     for setting, value in (("steps", 0), ("batch_size", 0), ("learning_rate", float("inf"))):
         with pytest.raises(SombrlError, match=f"--system.{setting.replace('_', '-')}"):

@@ -131,6 +131,7 @@ def differs(a, b):
     return len(a) != len(b) or any(x.shape != y.shape or not np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", list(SEEN_AT_THE_START))
 def test_no_setting_of_the_networks_is_dead(setting):
     changed = learner(**{setting: SEEN_AT_THE_START[setting]})
@@ -144,6 +145,7 @@ def batch_of(**settings):
     return sampler(Rows.of(DATA, Curve(), ours.config.period), key=jr.key(1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", list(SEEN_IN_A_BATCH))
 def test_no_setting_of_the_batch_is_dead(setting):
     assert differs(batch_of(**{setting: SEEN_IN_A_BATCH[setting]}), batch_of())
@@ -158,6 +160,7 @@ def gradient_of(simulated=True, **settings):
     return inference.gradient(state.networks, state.raw_noise, batch, key=jr.key(2))[:2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", [*SEEN_IN_A_GRADIENT, *OTHERWISE, *WITHOUT_A_SIMULATOR])
 def test_no_setting_of_the_gradient_is_dead(setting):
     if setting in WITHOUT_A_SIMULATOR:

@@ -69,6 +69,7 @@ def test_every_fifth_row_is_held_out_and_never_picked():
     assert np.asarray(edge).tolist() == [0, 38]
 
 
+@pytest.mark.thorough
 def test_held_out_rows_teach_nothing():
     """Absurd targets there change the judgement and not one weight; elsewhere they do."""
     held = jnp.arange(64) % 5 == 4
@@ -162,6 +163,7 @@ def test_seeds_side_by_side_are_seeds_alone():
             np.testing.assert_allclose(np.asarray(a)[i], np.asarray(b), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.thorough
 def test_noise_is_found_and_doubt_grows_away_from_data():
     rng = np.random.default_rng(1)
     x = rng.uniform(-2.0, -0.2, 500)

@@ -97,6 +97,7 @@ def test_body_coordinates_by_hand():
     np.testing.assert_allclose(frame.targets(obs, action, after), expected, atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("frame", FRAMES[:3], ids=name)
 def test_spread_is_that_of_sampled_targets(frame):
     obs, action, _ = transitions(4, 3, seed=1)
@@ -126,6 +127,7 @@ def test_the_heading_comes_back_to_the_unit_circle():
         assert np.isfinite(slope).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("frame", FRAMES[1:3], ids=name)
 def test_the_simulator_of_the_true_car_is_the_world(frame):
     world = RCCar(observation_noise=0)
@@ -154,6 +156,7 @@ def test_one_action_drives_the_simulator(past, delay, drives):
     np.testing.assert_array_equal(felt, np.arange(past + 1) == drives)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fidelity", ["low", "high"])
 def test_published_scale_of_the_targets(fidelity):
     """Within 5 %. With a true Runge-Kutta the kinematic car takes on its turn faster, and velocities change by more."""
@@ -169,6 +172,7 @@ def test_published_scale_of_the_targets(fidelity):
     assert np.all(scales["rk4"][4:] > 1.1 * scales["legacy"][4:])
 
 
+@pytest.mark.thorough
 def test_the_domain_is_the_published_box():
     def drawn(simulator, count=4000):
         return np.asarray(jax.vmap(lambda key: simulator.domain(key=key))(jr.split(jr.key(0), count)), np.float64)

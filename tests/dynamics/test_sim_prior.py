@@ -205,6 +205,7 @@ def test_without_data_all_is_domain():
 # ----------------------------------------------------------------------------------------------- the prior alone
 
 
+@pytest.mark.thorough
 def test_without_data_particles_become_the_prior():
     """Their mean is the simulator's and their spread too, where their kernel does not vanish."""
     settings = {"hidden": (32, 32), "functions": 64, "learning_rate": 3e-3, "bandwidth": None, "resolution": 0.1}

@@ -167,6 +167,7 @@ def test_state_is_restored_exactly_mid_episode(make):
     assert equal(after, play(envs, 3, np.random.default_rng(9)))
 
 
+@pytest.mark.thorough
 def test_the_clock_survives_a_restore(make):
     envs, fresh = make(episode_length=3), make(episode_length=3)
     envs.reset(0)
@@ -245,6 +246,7 @@ def test_one_row_starts_again_while_the_others_go_on(make):
         assert equal(steps[first:], expected, slice(row, row + 1))
 
 
+@pytest.mark.thorough
 def test_no_transition_crosses_the_border_of_an_episode(make):
     """Rows end at different times; each is started again as soon as it is over, as a loop would."""
     envs, length = make(episode_length=3), 3

@@ -129,6 +129,7 @@ def test_a_probe_that_fails():
     assert not opengl.can_draw("no such library")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("chosen", ["glfw", "nonsense"])
 def test_a_choice_that_does_not_draw_leaves_no_run_and_no_trace(chosen, tmp_path):
     """A window on no screen, as a user would see it: one line, and no folder."""

@@ -109,6 +109,7 @@ def test_histories_of_different_lengths_are_joined():
     envs.close()
 
 
+@pytest.mark.thorough
 def test_lots_work_side_by_side():
     lots, alone = [pool(), pool(seeds=(8, 9))], pool(seeds=(8, 9))
     joined, owed = JoinedEnvs(lots), []
@@ -269,6 +270,7 @@ def dying(parent):
     return Tiny()
 
 
+@pytest.mark.thorough
 def test_a_worker_that_cannot_live_is_a_fault_all_the_same():
     envs = make_envs(functools.partial(dying, os.getpid()), [0], episode_length=5, workers=1, restart=True)
     with pytest.raises(RunFault, match=r"ended \(exit code 3\)"):
@@ -345,6 +347,7 @@ while True:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_their_parent(sent):
     parent = subprocess.Popen(

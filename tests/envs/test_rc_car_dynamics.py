@@ -167,6 +167,7 @@ def test_without_throttle_energy_is_lost():
     assert np.all(np.sum(mass * moving * np.asarray(rate), axis=1) < 0.0)  # d/dt of the kinetic energy
 
 
+@pytest.mark.thorough
 def test_everything_stays_finite():
     """Standstills, crawls beside the blend, absurd speeds: values and derivatives by state, action and car."""
     rng = np.random.default_rng(0)

@@ -47,6 +47,7 @@ def test_it_follows_a_sequence_as_the_agent_does(vectors):
     assert follow(agent, pilot, observations(40)) < 1e-4  # of actions up to 2, after 40 recurrent steps
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cnn", ["head", "paper"])
 def test_from_pictures_vectors_and_discrete_values(cnn, tmp_path):
     agent = dreamer(lambda: Sights(), cnn=cnn)

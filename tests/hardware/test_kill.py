@@ -67,6 +67,7 @@ def undisturbed(tmp_path_factory) -> Campaign:
     return campaign
 
 
+@pytest.mark.thorough
 def test_learner_and_controller_killed(undisturbed, tmp_path):
     campaign = Campaign(tmp_path / "c")
     slow = ["--backend", "tests.hardware.parts:slow_car", "--trainer-options", f"seconds={TRAINING}"]

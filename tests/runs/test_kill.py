@@ -135,6 +135,7 @@ def mbpo_reference(tmp_path_factory, environment):
     return reproducible_rows(folder)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_mbpo_stopped_in_the_middle_of_an_episode_of_a_simulator(sent, mbpo_reference, environment, tmp_path):
     """Windows of 20 decisions, episodes of 15: the checkpoint holds the physics half-way through."""

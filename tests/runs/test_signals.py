@@ -146,6 +146,7 @@ def test_nohup_stays_nohup():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.mark.thorough
 def test_runs_of_another_thread_and_an_evaluation_that_was_broken_off(tmp_path):
     """In a thread there are no signals. In the main one, the report is kept without the number that was on its way."""
     whole, stopped = (small(seeds=1, eval_every=1, eval_episodes=1) for _ in range(2))

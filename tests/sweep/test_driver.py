@@ -169,6 +169,7 @@ def test_an_error_of_the_backend_stops_what_runs(place):
     assert len(backend.stopped) == 2
 
 
+@pytest.mark.thorough
 def test_an_experiment_on_a_backend_is_the_same_table(tmp_path, capsys):
     name = ["experiment", "tolerance-reward", "--scale", "smoke", "--cells", "factor-1,factor-2", "--partial"]
     table = Path("tolerance-reward", "smoke.csv")

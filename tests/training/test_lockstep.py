@@ -40,6 +40,7 @@ def test_three_strategies_are_what_they_are_alone():
     assert all(ours.iteration == 2 and int(ours.state.replay.added[0]) == 40 for ours in beside)
 
 
+@pytest.mark.thorough
 def test_other_numbers_change_no_bit():
     beside = [agent(bonus_weight=weight) for weight in (1.0, 0.5)]
     learn_together(beside, 40)
@@ -80,6 +81,7 @@ def test_dreamer_has_a_loop_of_its_own():
         learn_together([make("dreamer", "Pendulum-v1", **tiny)], 20)
 
 
+@pytest.mark.thorough
 def test_who_was_killed_behind_the_others_catches_up(tmp_path):
     cells = [
         TrainCell(

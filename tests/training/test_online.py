@@ -95,6 +95,7 @@ def test_reports_count_episodes_and_decisions():
     assert all(np.isfinite(row["policy/bonus_weight"]) for row in rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("give", [str, gymnasium.make], ids=["name", "ready"])
 def test_evaluation_does_not_disturb_training(give):
     watched, alone = (agent(env=give("Pendulum-v1")) for _ in range(2))
@@ -106,6 +107,7 @@ def test_evaluation_does_not_disturb_training(give):
     assert np.array_equal(first, again)  # the policy's mode, on the same starts
 
 
+@pytest.mark.thorough
 def test_a_ready_environment_that_cannot_be_put_back_stops_training():
     env = Tiny(fault="random steps")
     with pytest.raises(SombrlError, match=r"did not replay .*; evaluate has moved it, so give a function"):
@@ -215,6 +217,7 @@ def test_out_of_memory_names_the_flags(tmp_path, monkeypatch):
     assert load(tmp_path / "run").iteration == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["sac", "mbpo"])
 def test_learning_for_longer_than_planned_forgets_nothing(algorithm, tmp_path):
     """Whoever calls `learn` has planned nothing: the replay grows with what is asked."""

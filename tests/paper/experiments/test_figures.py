@@ -28,6 +28,7 @@ def synthetic(name: str, scale: str) -> list[Row]:
     return rows + (derive(rows) if derive else [])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "panels"),
     [

@@ -54,6 +54,7 @@ def test_projection_has_the_norms_it_says():
     assert curve["mean"] == curve["B=100"]
 
 
+@pytest.mark.thorough
 def test_mbpo_experiment_from_start_to_figure(tmp_path):
     places = {"out": tmp_path / "results", "runs": tmp_path / "runs"}
     path = run_experiment(EXPERIMENTS["mbpo-action-cost"], "smoke", **places)

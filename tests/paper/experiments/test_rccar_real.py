@@ -29,6 +29,7 @@ def recordings(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 def test_from_start_to_figure(recordings, tmp_path):
     places = {"out": tmp_path / "results", "runs": tmp_path / "runs", "data": [recordings]}
     cells = "persistence,ridge*,ensemble,fsvgd"

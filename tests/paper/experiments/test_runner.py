@@ -99,6 +99,7 @@ def test_killed_and_run_again(reference, environment, tmp_path):
     assert (tmp_path / picture).read_bytes() == (reference[0] / picture).read_bytes()
 
 
+@pytest.mark.thorough
 def test_killed_between_checkpoint_and_evaluation(reference, environment, tmp_path):
     """The evaluation after the last checkpoint is made up for."""
     folder = tmp_path / "again"
@@ -112,6 +113,7 @@ def test_killed_between_checkpoint_and_evaluation(reference, environment, tmp_pa
     assert (folder / name).read_bytes() == (reference[0] / name).read_bytes()
 
 
+@pytest.mark.thorough
 def test_two_processes_side_by_side(reference, environment, tmp_path):
     wait = tmp_path / "wait"
     wait.touch()

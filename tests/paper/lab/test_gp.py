@@ -10,15 +10,15 @@ from sklearn.gaussian_process.kernels import RBF
 
 from sombrl.paper.lab.gp import Evidence, posterior
 from sombrl.paper.lab.grid import Grid
-from sombrl.paper.lab.systems import World
+from sombrl.paper.lab.systems import GridWorld
 from sombrl.theory import information_gain
 from tests.theory.gp import rbf_gram
 
 NOISE = 0.2
-WORLDS = {1: World(Grid(1, 21, 5)), 3: World(Grid(3, 3, 3))}
+WORLDS = {1: GridWorld(Grid(1, 21, 5)), 3: GridWorld(Grid(3, 3, 3))}
 
 
-def data(world: World, number: int, seed: int):
+def data(world: GridWorld, number: int, seed: int):
     rng = np.random.default_rng(seed)
     places = rng.integers(0, world.grid.num_inputs, number)
     return places, rng.normal(size=(number, world.grid.state_dim))
@@ -63,7 +63,7 @@ def test_order_and_batches_do_not_matter(x64):
 
 
 def test_draws_have_the_moments_of_the_posterior(x64, key):
-    world = World(Grid(1, 7, 3))
+    world = GridWorld(Grid(1, 7, 3))
     basis = world.basis
     places, targets = (jnp.asarray(x) for x in data(world, 6, seed=0))
     now = posterior(basis, Evidence.none(basis.shape[1], 1).add(basis, places, targets, jnp.ones(6, bool), NOISE))

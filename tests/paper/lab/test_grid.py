@@ -76,5 +76,5 @@ def test_spread_keeps_the_action(x64):
 
 @pytest.mark.parametrize("numbers", [(0, 5, 3), (1, 1, 3), (1, 5, 1)])
 def test_impossible_grid_is_refused(numbers):
-    with pytest.raises(SombrlError, match="is no grid"):
+    with pytest.raises(SombrlError, match="is not a grid"):
         Grid(*numbers)

@@ -30,6 +30,7 @@ def atoms(name: str) -> tuple[np.ndarray, np.ndarray]:
     return w, density / density.sum()
 
 
+@pytest.mark.thorough
 @each_noise
 def test_moment_bound(name):
     """E exp(tw) <= exp(t²R²/2) for every t: the definition of the size, met and (but for uniform) nearly attained."""

@@ -12,16 +12,16 @@ from sombrl.paper.lab.grid import Grid
 from sombrl.paper.lab.noise import Gaussian
 from sombrl.paper.lab.planner import closed_loop, plan_average, value_average
 from sombrl.paper.lab.policies import random_policy
-from sombrl.paper.lab.regret import FACTORS, Learner, bellman_gaps, choose, regret
+from sombrl.paper.lab.regret import FACTORS, Method, bellman_gaps, choose, regret
 from sombrl.paper.lab.rows import curves, select
-from sombrl.paper.lab.settings import Discounted, FiniteHorizon, NonEpisodic
-from sombrl.paper.lab.systems import World, random_system, trap
+from sombrl.paper.lab.settings import ExactDiscounted, ExactFiniteHorizon, ExactNonEpisodic
+from sombrl.paper.lab.systems import GridWorld, random_system, trap
 from sombrl.paper.lab.tables import truth
 from sombrl.paper.lab.unsupervised import unsupervised
 from sombrl.records import SombrlError
 
-WORLD = World(Grid(1, 15, 5), noise=Gaussian(0.2))
-SETTINGS = [Discounted(0.8), NonEpisodic()]  # the trap has the finite horizon
+WORLD = GridWorld(Grid(1, 15, 5), noise=Gaussian(0.2))
+SETTINGS = [ExactDiscounted(0.8), ExactNonEpisodic()]  # the trap has the finite horizon
 each_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 
 
@@ -55,12 +55,12 @@ def test_greedy_is_factor_zero_same_seeds_same_rows_one_trace(setting):
 
 
 def test_greedy_plans_for_the_reward_alone(x64):
-    setting, basis = FiniteHorizon(6), WORLD.basis
+    setting, basis = ExactFiniteHorizon(6), WORLD.basis
     true = true_system(jr.key(0))
     places = jnp.asarray([3, 40, 60])
     evidence = Evidence.none(basis.shape[1], 1)
     evidence = evidence.add(basis, places, true.residual[places], jnp.ones(3, bool), 0.2)
-    greedy = Learner(jnp.asarray(0.0), jnp.asarray(False))
+    greedy = Method(jnp.asarray(0.0), jnp.asarray(False))
 
     @jax.jit
     def chosen(true, evidence):
@@ -95,7 +95,9 @@ def test_bellman_gaps_add_up_to_the_regret(x64):
 
 
 @pytest.mark.parametrize(
-    ("setting", "iterations"), [(FiniteHorizon(10), 60), (NonEpisodic(), 600)], ids=["finite-horizon", "non-episodic"]
+    ("setting", "iterations"),
+    [(ExactFiniteHorizon(10), 60), (ExactNonEpisodic(), 600)],
+    ids=["finite-horizon", "non-episodic"],
 )
 def test_the_trap_holds_greedy_and_not_sombrl(setting, iterations):
     world, _ = WORLDS["trap"]
@@ -108,7 +110,7 @@ def test_the_trap_holds_greedy_and_not_sombrl(setting, iterations):
 
 
 def test_exploration_without_a_reward_learns_everywhere():
-    rows = unsupervised(FiniteHorizon(6), WORLD, random_system, "random", systems=3, episodes=40, checkpoints=20)
+    rows = unsupervised(ExactFiniteHorizon(6), WORLD, random_system, "random", systems=3, episodes=40, checkpoints=20)
     left = {
         m: curves(select(rows, method=m, metric="lab/max_uncertainty"))[1].mean(axis=0) for m in ("sombrl", "random")
     }
@@ -127,4 +129,4 @@ def test_bad_numbers_are_refused():
             SETTINGS[0], WORLD, random_system, "x", methods={"a": (-1.0, False)}, systems=1, iterations=2, checkpoints=2
         )
     with pytest.raises(SombrlError, match="take a multiple"):
-        unsupervised(FiniteHorizon(6), WORLD, random_system, "random", systems=0, episodes=4, checkpoints=2)
+        unsupervised(ExactFiniteHorizon(6), WORLD, random_system, "random", systems=0, episodes=4, checkpoints=2)

@@ -69,7 +69,7 @@ def test_wilson_equals_scipy(successes, trials):
     ours = wilson(successes, trials)
     theirs = binomtest(successes, trials).proportion_ci(method="wilson")
     np.testing.assert_allclose([ours.low, ours.high], [theirs.low, theirs.high], atol=1e-12)
-    with pytest.raises(SombrlError, match="no proportion"):
+    with pytest.raises(SombrlError, match="not a proportion"):
         wilson(trials + 1, trials)
 
 
@@ -111,7 +111,7 @@ def test_markdown_from_a_csv_is_the_same():
 
 
 def test_missing_rows_are_noticed():
-    with pytest.raises(SombrlError, match="missing or double"):
+    with pytest.raises(SombrlError, match="missing or duplicated"):
         curves(regret_rows()[1:40] + regret_rows()[40:80])
 
 

@@ -11,8 +11,8 @@ from sombrl.paper.lab.grid import Grid
 from sombrl.paper.lab.noise import Gaussian
 from sombrl.paper.lab.planner import value_average
 from sombrl.paper.lab.policies import LIPSCHITZ, random_policy, uniform_policy
-from sombrl.paper.lab.settings import Discounted, FiniteHorizon, uniform_span
-from sombrl.paper.lab.systems import World, random_system, trap
+from sombrl.paper.lab.settings import ExactDiscounted, ExactFiniteHorizon, uniform_span
+from sombrl.paper.lab.systems import GridWorld, random_system, trap
 from sombrl.paper.lab.tables import truth
 from sombrl.records import SombrlError
 from tests.theory.gp import rbf_gram
@@ -100,14 +100,24 @@ def test_uniform_span_of_a_chain_that_forgets_at_once(x64):
 )
 def test_impossible_worlds_are_refused(wrong, message):
     with pytest.raises(SombrlError, match=message):
-        World(Grid(1, 5, 3), **{"noise": Gaussian(0.1)} | wrong)
+        GridWorld(Grid(1, 5, 3), **{"noise": Gaussian(0.1)} | wrong)
 
 
 def test_impossible_settings_are_refused(x64):
     for discount in (0.0, 1.0, 1.5):
         with pytest.raises(SombrlError, match="discount must lie between 0 and 1"):
-            Discounted(discount)
+            ExactDiscounted(discount)
     with pytest.raises(SombrlError, match="horizon must be positive"):
-        FiniteHorizon(0)
+        ExactFiniteHorizon(0)
     with pytest.raises(SombrlError, match="one state dimension"):
         trap(LEMMA_WORLDS[2], key=jr.key(0))
+
+
+def test_old_names_work_and_name_the_new_ones():
+    from sombrl.paper import lab
+
+    for old, new in lab.RENAMED.items():
+        with pytest.warns(FutureWarning, match=f"{old} is now {new.__name__}"):
+            assert getattr(lab, old) is new
+    with pytest.raises(AttributeError, match="Nothing"):
+        lab.Nothing  # noqa: B018

@@ -301,6 +301,6 @@ DREAMER_LAMBDA = Experiment(
 """What drives λ in Dreamer-Optimistic, and what σ is (beside the paper).
 
 The policy and its target policy differ so little that the term α λ decides: λ falls at the pace of its learning rate.
-Three rates, a constant λ, and σ as the norm over all latents (the paper, to the letter; with λ smaller by √512) or as
+Three rates, a constant λ, and σ as the norm over all latents (as the paper writes; with λ smaller by √512) or as
 the mean variance instead of the mean standard deviation. On sparse CartPole, from vectors.
 """

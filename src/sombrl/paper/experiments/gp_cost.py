@@ -81,12 +81,12 @@ def _seconds(agent: Agent, decisions: int) -> float:
 def _without_cache() -> Iterator[None]:
     """Compile again: programs kept by earlier processes would make a cold run warm."""
     enabled = jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
-    jax.config.update("jax_enable_compilation_cache", False)  # type: ignore[no-untyped-call]
+    jax.config.update("jax_enable_compilation_cache", False)
     compilation_cache.reset_cache()
     try:
         yield
     finally:
-        jax.config.update("jax_enable_compilation_cache", enabled)  # type: ignore[no-untyped-call]
+        jax.config.update("jax_enable_compilation_cache", enabled)
         compilation_cache.reset_cache()
 
 

@@ -73,7 +73,7 @@ and the measurements are in `sombrl.paper.lab`; here they are cells.
 BOUNDS = (1.0, 2.0, 3.0, 5.0)
 TRUE_NORM = 2.0
 LENGTHSCALE = 0.12
-NOISE_STD = 0.05  # what the GP believes
+NOISE_STD = 0.05  # of the GP
 NOISE_BOUND = 0.25  # the noise is uniform in ±this
 
 

@@ -9,10 +9,10 @@ from sombrl.paper.lab.noise import NOISES, Gaussian, make_noise
 from sombrl.paper.lab.optimism import optimism
 from sombrl.paper.lab.picture import picture
 from sombrl.paper.lab.regret import FACTORS, Draw, regret
-from sombrl.paper.lab.rows import Row
-from sombrl.paper.lab.settings import SETTINGS, FiniteHorizon
+from sombrl.paper.lab.rows import LabRow
+from sombrl.paper.lab.settings import SETTINGS, ExactFiniteHorizon
 from sombrl.paper.lab.sub_gaussian import sub_gaussian_optimism
-from sombrl.paper.lab.systems import World, random_system, trap
+from sombrl.paper.lab.systems import GridWorld, random_system, trap
 from sombrl.paper.lab.unsupervised import unsupervised
 from sombrl.records import SombrlError
 
@@ -38,13 +38,13 @@ SCALES: dict[str, Scale] = {
 
 GRIDS: dict[int, Grid] = {1: Grid(1, 31, 7), 2: Grid(2, 9, 5), 3: Grid(3, 5, 3)}
 """About the same number of inputs in every dimension. Coarse, but no less exact (see grid.py)."""
-LEMMA_WORLDS: dict[int, World] = {
-    dim: World(grid, noise=Gaussian(0.3), contraction=0.4, norm_bound=1.5) for dim, grid in GRIDS.items()
+LEMMA_WORLDS: dict[int, GridWorld] = {
+    dim: GridWorld(grid, noise=Gaussian(0.3), contraction=0.4, norm_bound=1.5) for dim, grid in GRIDS.items()
 }
-WORLDS: dict[str, tuple[World, Draw]] = {
-    "random": (World(GRIDS[1], noise=Gaussian(0.2), contraction=0.5, norm_bound=2.0), random_system),
+WORLDS: dict[str, tuple[GridWorld, Draw]] = {
+    "random": (GridWorld(GRIDS[1], noise=Gaussian(0.2), contraction=0.5, norm_bound=2.0), random_system),
     "trap": (
-        World(GRIDS[1], noise=Gaussian(0.15), lengthscales=(1.0, 0.5), contraction=0.8, norm_bound=1.5),
+        GridWorld(GRIDS[1], noise=Gaussian(0.15), lengthscales=(1.0, 0.5), contraction=0.8, norm_bound=1.5),
         trap,
     ),
 }
@@ -63,10 +63,10 @@ def scale_of(name: str) -> Scale:
     return SCALES[name]
 
 
-def optimism_cell(setting: str, scale: str) -> list[Row]:
+def optimism_cell(setting: str, scale: str) -> list[LabRow]:
     """The optimism lemma in every dimension."""
     size = scale_of(scale)
-    rows: list[Row] = []
+    rows: list[LabRow] = []
     for dim in size.dimensions:
         rows += optimism(
             SETTINGS[setting],
@@ -78,18 +78,18 @@ def optimism_cell(setting: str, scale: str) -> list[Row]:
     return rows
 
 
-def sub_gaussian_cell(scale: str) -> list[Row]:
+def sub_gaussian_cell(scale: str) -> list[LabRow]:
     """The lemma for plans under fₙ, with every noise in one dimension and the most un-Gaussian one in more."""
     size = scale_of(scale)
     cases = [(1, name) for name in NOISES] + [(dim, "rademacher") for dim in size.dimensions if dim > 1]
-    rows: list[Row] = []
+    rows: list[LabRow] = []
     for dim, name in cases:
         known = LEMMA_WORLDS[dim]
-        world = World(
+        world = GridWorld(
             known.grid, make_noise(name, known.noise.size), contraction=known.contraction, norm_bound=known.norm_bound
         )
         rows += sub_gaussian_optimism(
-            FiniteHorizon(SUB_GAUSSIAN_HORIZON),
+            ExactFiniteHorizon(SUB_GAUSSIAN_HORIZON),
             world,
             f"random-{dim}d-{name}",
             systems=size.lemma_systems,
@@ -98,7 +98,7 @@ def sub_gaussian_cell(scale: str) -> list[Row]:
     return rows
 
 
-def regret_cell(env: str, setting: str, scale: str) -> list[Row]:
+def regret_cell(env: str, setting: str, scale: str) -> list[LabRow]:
     """SOMBRL with its factor and with λₙ as the theory has it, greedy and Thompson, on the same systems."""
     size = scale_of(scale)
     world, draw = WORLDS[env]
@@ -120,10 +120,10 @@ def regret_cell(env: str, setting: str, scale: str) -> list[Row]:
     )
 
 
-def factors_cell(setting: str, scale: str) -> list[Row]:
+def factors_cell(setting: str, scale: str) -> list[LabRow]:
     """SOMBRL with λₙ from a ten-thousandth of the theory to all of it, on other systems than the regret uses."""
     size = scale_of(scale)
-    rows: list[Row] = []
+    rows: list[LabRow] = []
     for env, (world, draw) in WORLDS.items():
         rows += regret(
             SETTINGS[setting],
@@ -139,17 +139,17 @@ def factors_cell(setting: str, scale: str) -> list[Row]:
     return [row | {"metric": "lab/scan_regret"} for row in rows if row["metric"] == "lab/regret"]
 
 
-def unsupervised_cell(scale: str) -> list[Row]:
+def unsupervised_cell(scale: str) -> list[LabRow]:
     """Exploration without a reward."""
     size = scale_of(scale)
     world, draw = WORLDS["random"]
     return unsupervised(
-        FiniteHorizon(), world, draw, "random", systems=size.systems, episodes=size.episodes,
+        ExactFiniteHorizon(), world, draw, "random", systems=size.systems, episodes=size.episodes,
         checkpoints=min(size.episodes, 50),
     )  # fmt: skip
 
 
-def picture_cell(scale: str) -> list[Row]:
+def picture_cell(scale: str) -> list[LabRow]:
     """One system to look at; the same at every scale."""
     scale_of(scale)
     return picture()
@@ -159,7 +159,7 @@ def _iterations(setting: str, episodes: int) -> int:
     return episodes if SETTINGS[setting].resets else 10 * episodes
 
 
-CELLS: dict[str, Callable[[str], list[Row]]] = {
+CELLS: dict[str, Callable[[str], list[LabRow]]] = {
     **{f"optimism-{setting}": partial(optimism_cell, setting) for setting in SETTINGS},
     "optimism-sub-gaussian": sub_gaussian_cell,
     **{f"regret-{setting}": partial(regret_cell, "random", setting) for setting in SETTINGS},
@@ -171,7 +171,7 @@ CELLS: dict[str, Callable[[str], list[Row]]] = {
 PARTS = ("optimism", "regret", "trap", "factors", "unsupervised", "picture")
 
 
-def run(part: str, scale: str) -> list[Row]:
+def run(part: str, scale: str) -> list[LabRow]:
     """The rows of one cell ("trap-discounted") or of all cells of a part ("trap")."""
     scale_of(scale)
     cells = [cell for cell in CELLS if cell == part or (part in PARTS and cell.split("-")[0] == part)]

@@ -1,14 +1,14 @@
-"""Pictures made from rows alone. Each function draws into a matplotlib Figure and returns it; no pyplot.
+"""Pictures made from nothing but rows. Each function draws into a matplotlib Figure and returns it; no pyplot.
 
 Wrap the call in `sombrl.runs.plots.drawing(...)` for the house style.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from sombrl.paper.lab.rows import curves, distinct, select
+from sombrl.paper.lab.rows import Rows, curves, distinct, select
 from sombrl.paper.lab.summary import decay_table, lemma_table, regret_table
 from sombrl.records import SombrlError
 from sombrl.runs.plots import COLORS
@@ -24,7 +24,7 @@ METHOD_COLORS = {
 GREY = "#888888"
 
 
-def draw_lemma(rows: Sequence[Mapping], figure: Any) -> Any:
+def draw_lemma(rows: Rows, figure: Any) -> Any:
     """Left: the systems on which the lemma never failed. Right: what part of λₙ it would have needed, as n grows."""
     table = lemma_table(rows)
     if not table:
@@ -55,7 +55,7 @@ def draw_lemma(rows: Sequence[Mapping], figure: Any) -> Any:
     return figure
 
 
-def draw_regret(rows: Sequence[Mapping], figure: Any) -> Any:
+def draw_regret(rows: Rows, figure: Any) -> Any:
     """R_N on log-log axes, settings across, random systems above and traps below; slopes in the legends."""
     kept = select(rows, metric="lab/regret")
     if not kept:
@@ -89,7 +89,7 @@ def draw_regret(rows: Sequence[Mapping], figure: Any) -> Any:
     return figure
 
 
-def draw_unsupervised(rows: Sequence[Mapping], figure: Any) -> Any:
+def draw_unsupervised(rows: Rows, figure: Any) -> Any:
     """max_π Σ_N(π, f*) of SOMBRL without a reward and of random actions; dotted the shape of the theorem's rate."""
     kept = select(rows, metric="lab/max_uncertainty")
     if not kept:
@@ -114,13 +114,13 @@ def draw_unsupervised(rows: Sequence[Mapping], figure: Any) -> Any:
     return figure
 
 
-def draw_system(rows: Sequence[Mapping], figure: Any) -> Any:
+def draw_system(rows: Rows, figure: Any) -> Any:
     """One system along u = 0: truth, data, μₙ with its βσ band, and the projection fₙ."""
     kept = select(rows, env="picture")
     if not kept:
         raise SombrlError("there are no rows of a picture: run the part picture first.")
 
-    def line(method):
+    def line(method: str) -> Iterator[np.ndarray]:
         return (curves(select(kept, method=method, metric=f"lab/{place}"))[1][0] for place in "xy")
 
     axes = figure.subplots()

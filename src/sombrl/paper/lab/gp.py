@@ -68,7 +68,7 @@ class GridPosterior(eqx.Module):
     factor: Float[Array, "features features"]  # the Cholesky factor of A
 
     def draw(self, basis: Float[Array, "inputs features"], *, key: Key[Array, ""]) -> Float[Array, "inputs state"]:
-        """One function from the posterior, at every input: Thompson's world."""
+        """One function from the posterior, at every input, for Thompson sampling."""
         normal = jr.normal(key, (self.factor.shape[0], self.mean.shape[1]), jnp.float64)
         return self.mean + basis @ solve_triangular(self.factor, normal, lower=True, trans=1)
 

@@ -5,7 +5,7 @@
 f is what is to be learned, the learner sees y, and ρ rounds y to the grid by chance: to one of the two neighbours in
 each coordinate, with probabilities that leave the mean as it is, or to the edge. Then E V(ρ(y)) = E V̂(y) where V̂
 interpolates V linearly, and a V̂ in [0, M] is all that the lemmas ask of a value function: they hold for this world as
-they stand, with no discretisation error, whatever the grid.
+they stand, with no discretisation error, on any grid.
 """
 
 import functools
@@ -29,15 +29,15 @@ class Grid:
     num_actions: int
     half_width: float = 2.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """At least one dimension and two points."""
         if self.state_dim < 1 or self.points < 2 or self.num_actions < 2 or not self.half_width > 0.0:
-            raise SombrlError(f"{self} is no grid: it needs a dimension, two points a side, two actions and a width.")
+            raise SombrlError(f"{self} is not a grid: give a dimension, two points a side, two actions and a width.")
 
     @property
     def num_states(self) -> int:
         """points ** state_dim."""
-        return self.points**self.state_dim
+        return int(self.points**self.state_dim)
 
     @property
     def num_inputs(self) -> int:
@@ -86,13 +86,14 @@ class Grid:
     def _landing(self, noise: AbstractNoise, mean: Float[Array, " state"]) -> Float[Array, " states"]:
         """Where one mean lands: P(index <= j) is the average of the distribution function between j and j + 1."""
 
-        def coordinate(centre):
+        def coordinate(centre: Array) -> Array:
             upto = jnp.diff(noise.shortfall(self.axis - centre)) / self.spacing
             ends = jnp.zeros(1, upto.dtype), jnp.ones(1, upto.dtype)
             return jnp.maximum(jnp.diff(jnp.concatenate([ends[0], upto, ends[1]])), 0.0)
 
         each = jax.vmap(coordinate)(mean)
-        return functools.reduce(jnp.kron, [each[j] for j in range(self.state_dim)])
+        landing: Array = functools.reduce(jnp.kron, [each[j] for j in range(self.state_dim)])
+        return landing
 
     def snap(self, y: Float[Array, " state"], *, key: Key[Array, ""]) -> Int[Array, ""]:
         """ρ(y), as the index of a state."""

@@ -1,26 +1,32 @@
-"""One look at the optimism lemma: is it true here, and how much of λₙ did it need?
+"""One check of the optimism lemma: does it hold here, and how much of λₙ did it need?
 
 J(π, f*) <= J(π, μₙ) + λₙ Σₙ(π, μₙ)    and    |J(π, f*) - J(π, μₙ)| <= λₙ Σₙ(π, ·) under either dynamics
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
 from sombrl.paper.lab.gp import GridPosterior
-from sombrl.paper.lab.rows import Row, make_rows
+from sombrl.paper.lab.rows import LabRow, make_rows
+from sombrl.paper.lab.settings import AbstractExactSetting
+from sombrl.paper.lab.systems import GridWorld, over_systems
 from sombrl.paper.lab.tables import Truth
+from sombrl.records import SombrlError
 from sombrl.theory import required_beta
+from sombrl.theory.require import require_nonnegative
 
 ROUNDING = 1e-9
 """Values are exact up to this."""
 
 
 class Check(NamedTuple):
-    """One look at the lemma, on one system after n episodes."""
+    """One check of the lemma, on one system after n episodes."""
 
     holds: Float[Array, ""]  # the share of the random policies with J(π, f*) <= Jₙ(π)
     holds_planned: Float[Array, ""]  # the same for πₙ: 0 or 1
@@ -63,6 +69,30 @@ def check(
     )
 
 
+def lemma_on_systems(
+    watch: Callable[..., Check],
+    setting: AbstractExactSetting,
+    name: str,
+    world: GridWorld,
+    env: str,
+    *,
+    systems: int,
+    episodes: int,
+    policies: int,
+    factor: float,
+    seed: int,
+) -> list[LabRow]:
+    """The rows of `watch(setting, world, episodes, policies, basis, factor, key=key)` on so many systems."""
+    require_nonnegative(factor=factor)
+    if systems < 1 or episodes < 1 or policies < 1:
+        raise SombrlError(f"{systems} systems, {episodes} episodes, {policies} policies: take at least one of each.")
+    with jax.enable_x64(True):
+        keys = jr.split(jr.key(seed), systems)
+        arrays = world.basis, jnp.asarray(factor, jnp.float64)
+        checks: Check = over_systems(watch, (setting, world, episodes, policies), arrays, keys)
+        return lemma_rows(checks, env, name, setting.lengths(episodes))
+
+
 def _share(true: Array) -> Float[Array, ""]:
     return jnp.mean(true.astype(jnp.float64))
 
@@ -80,7 +110,7 @@ _NAMES = {
 }
 
 
-def lemma_rows(checks: Check, env: str, setting: str, lengths: Sequence[int]) -> list[Row]:
+def lemma_rows(checks: Check, env: str, setting: str, lengths: Sequence[int]) -> list[LabRow]:
     """Rows for n = 0, 1, 4, 16, … episodes and the last; "_always" and "_worst" are over all n. Checks [systems, n]."""
     seen = {f"lab/{_NAMES[field]}": np.asarray(values) for field, values in checks._asdict().items()}
     decisions = np.concatenate([[0], np.cumsum(lengths)])

@@ -27,7 +27,7 @@ class AbstractNoise(eqx.Module):
 
     size: float = eqx.field(static=True)  # R, the sub-Gaussian size; of a Gaussian its standard deviation
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         """R must be positive."""
         require_positive(size=self.size)
 
@@ -45,14 +45,16 @@ class Gaussian(AbstractNoise):
 
     def sample(self, shape: tuple[int, ...], *, key: Key[Array, ""]) -> Float[Array, "..."]:
         """Normal draws."""
-        return self.size * jr.normal(key, shape, jnp.float64)
+        draws: Array = self.size * jr.normal(key, shape, jnp.float64)
+        return draws
 
     def shortfall(self, t: Float[Array, "..."]) -> Float[Array, "..."]:
         """tΦ(t/R) + Rφ(t/R)."""
         scaled = t / self.size
         # Φ from erf alone: its absolute error is what counts here, and XLA's erfc is the slowest part of a plan.
-        below = 0.5 + 0.5 * erf(scaled * 0.5**0.5)
-        return t * below + self.size / (2.0 * math.pi) ** 0.5 * jnp.exp(-0.5 * scaled**2)
+        below = 0.5 + 0.5 * erf(scaled * math.sqrt(0.5))
+        expected: Array = t * below + self.size / math.sqrt(2.0 * math.pi) * jnp.exp(-0.5 * scaled**2)
+        return expected
 
 
 class Uniform(AbstractNoise):
@@ -60,12 +62,12 @@ class Uniform(AbstractNoise):
 
     def sample(self, shape: tuple[int, ...], *, key: Key[Array, ""]) -> Float[Array, "..."]:
         """Uniform draws."""
-        edge = 3.0**0.5 * self.size
+        edge = math.sqrt(3.0) * self.size
         return jr.uniform(key, shape, jnp.float64, -edge, edge)
 
     def shortfall(self, t: Float[Array, "..."]) -> Float[Array, "..."]:
         """A parabola inside the support, a line beyond it."""
-        edge = 3.0**0.5 * self.size
+        edge = math.sqrt(3.0) * self.size
         return (jnp.clip(t, -edge, edge) + edge) ** 2 / (4.0 * edge) + jnp.maximum(t - edge, 0.0)
 
 

@@ -11,24 +11,24 @@ from jaxtyping import Array, Float, Int, Key
 from sombrl.paper.lab.gp import Evidence, posterior
 from sombrl.paper.lab.grid import Grid
 from sombrl.paper.lab.noise import Rademacher
-from sombrl.paper.lab.rows import Row, make_rows
+from sombrl.paper.lab.rows import LabRow, make_rows
 from sombrl.paper.lab.sub_gaussian import projected
-from sombrl.paper.lab.systems import World, random_system
+from sombrl.paper.lab.systems import GridWorld, random_system
 from sombrl.paper.lab.tables import confidence
 from sombrl.paper.lab.trajectory import Observations
 
-WORLD = World(Grid(1, 61, 3), noise=Rademacher(0.4), lengthscales=(0.5, 1.0), contraction=0.0, norm_bound=1.0)
+WORLD = GridWorld(Grid(1, 61, 3), noise=Rademacher(0.4), lengthscales=(0.5, 1.0), contraction=0.0, norm_bound=1.0)
 """A small B and a large noise, so that ‖μₙ‖_k exceeds B and the projection has something to do."""
 
 
-def picture(observations: int = 20, seed: int = 4) -> list[Row]:
+def picture(observations: int = 20, seed: int = 4) -> list[LabRow]:
     """Curves as rows: the method is the curve, `decisions` counts its points, "lab/x" and "lab/y" are the places."""
     with jax.enable_x64(True):
         curves, states, data = _curves(WORLD.basis, observations, key=jr.key(seed))
         x = np.asarray(WORLD.grid.states)
         lines = {name: (x, np.asarray(curve)) for name, curve in curves.items()}
         lines["data"] = (x[np.asarray(states)], np.asarray(data))
-    rows: list[Row] = []
+    rows: list[LabRow] = []
     for name, (across, up) in lines.items():
         rows += make_rows(name, "picture", "sub-gaussian", np.arange(len(up)), {"lab/x": across.T, "lab/y": up.T})
     return rows

@@ -17,14 +17,15 @@ MARGIN = 1e-10
 """How much better an action must be to replace another: rounding must not make the iteration cycle."""
 
 Transition = Float[Array, "states actions states"]
+Reward = Float[Array, "states actions"]
 Rewards = Float[Array, "states actions kinds"]
 Policy = Float[Array, "stages states actions"]
 
 
-def plan_finite_horizon(transition: Transition, reward: Float[Array, "states actions"], horizon: int) -> Policy:
+def plan_finite_horizon(transition: Transition, reward: Reward, horizon: int) -> Policy:
     """argmax of E Σ_{t<T} r, by backward induction: one table per step."""
 
-    def earlier(value, _):
+    def earlier(value: Array, _: None) -> tuple[Array, Array]:
         action_value = reward + transition @ value
         return jnp.max(action_value, axis=1), jnp.argmax(action_value, axis=1)
 
@@ -33,20 +34,20 @@ def plan_finite_horizon(transition: Transition, reward: Float[Array, "states act
     return jax.nn.one_hot(actions, reward.shape[1], dtype=reward.dtype)
 
 
-def plan_discounted(transition: Transition, reward: Float[Array, "states actions"], discount: float) -> Policy:
+def plan_discounted(transition: Transition, reward: Reward, discount: float) -> Policy:
     """argmax of E Σ γᵗ r, the same stationary policy for every start."""
 
-    def action_values(policy):
+    def action_values(policy: Policy) -> Array:
         value = value_discounted(transition, reward[:, :, None], policy, discount)[:, 0]
         return reward + discount * (transition @ value)
 
     return _improve(action_values, jnp.argmax(reward, axis=1), reward)
 
 
-def plan_average(transition: Transition, reward: Float[Array, "states actions"]) -> Policy:
+def plan_average(transition: Transition, reward: Reward) -> Policy:
     """argmax of the average reward. Every policy must forget where it started; Gaussian noise sees to that."""
 
-    def action_values(policy):
+    def action_values(policy: Policy) -> Array:
         _, bias = value_average(transition, reward[:, :, None], policy)
         return reward + transition @ bias[:, 0]
 
@@ -59,7 +60,7 @@ def value_finite_horizon(
     """E Σ_{t<T} r from every state; a stationary policy is used at every step."""
     stages = jnp.broadcast_to(policy, (horizon, *policy.shape[1:]))
 
-    def earlier(value, probabilities):
+    def earlier(value: Array, probabilities: Array) -> tuple[Array, None]:
         chain, reward = closed_loop(transition, rewards, probabilities)
         return reward + chain @ value, None
 
@@ -74,7 +75,8 @@ def value_discounted(
 ) -> Float[Array, "states kinds"]:
     """E Σ γᵗ r from every state: (I - γP)⁻¹ r."""
     chain, reward = closed_loop(transition, rewards, policy[0])
-    return jnp.linalg.solve(jnp.eye(chain.shape[0], dtype=chain.dtype) - discount * chain, reward)
+    value: Array = jnp.linalg.solve(jnp.eye(chain.shape[0], dtype=chain.dtype) - discount * chain, reward)
+    return value
 
 
 def value_average(
@@ -99,19 +101,19 @@ def closed_loop(
 def _improve(
     action_values: Callable[[Policy], Float[Array, "states actions"]],
     first: Int[Array, " states"],
-    reward: Float[Array, "states actions"],
+    reward: Reward,
 ) -> Policy:
     """Howard's policy iteration."""
     states = jnp.arange(reward.shape[0])
 
-    def table(actions):
+    def table(actions: Array) -> Array:
         return jax.nn.one_hot(actions, reward.shape[1], dtype=reward.dtype)[None]
 
-    def unfinished(carry):
+    def unfinished(carry: tuple[Array, Array, Array]) -> Array:
         _, changed, rounds = carry
         return changed & (rounds < MAX_IMPROVEMENTS)
 
-    def improve(carry):
+    def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         actions, _, rounds = carry
         values = action_values(table(actions))
         margin = MARGIN * (1.0 + jnp.max(jnp.abs(values)))

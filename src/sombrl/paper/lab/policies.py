@@ -24,10 +24,11 @@ def random_policy(grid: Grid, *, key: Key[Array, ""]) -> Float[Array, "1 states 
     phases = jr.uniform(phase_key, (WAVES,), jnp.float64, 0.0, 2.0 * jnp.pi)
     offset = jr.normal(offset_key, (), jnp.float64)
 
-    def at(state):
+    def at(state: Array) -> Array:
         return grid.spread(jnp.tanh(offset + weights @ jnp.sin(frequencies @ state + phases)))
 
-    return jax.vmap(at)(grid.states)[None]
+    table: Array = jax.vmap(at)(grid.states)
+    return table[None]
 
 
 def uniform_policy(grid: Grid) -> Float[Array, "1 states actions"]:

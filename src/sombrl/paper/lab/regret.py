@@ -5,12 +5,11 @@ regret is the sum of Bellman gaps,
 
     R_N = Σₙ J* + h*(xₙ) - r(xₙ, uₙ) - E h*(xₙ₊₁),
 
-whose expectation is that of Σₙ J_avg(π*) - r(xₙ, uₙ) up to h*(x_N) - h*(x₀), without the luck of the rewards.
+whose expectation is that of Σₙ J_avg(π*) - r(xₙ, uₙ) up to h*(x_N) - h*(x₀), without the randomness of the rewards.
 """
 
-import functools
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,9 +20,9 @@ from jaxtyping import Array, Bool, Float, Key
 
 from sombrl.paper.lab import planner
 from sombrl.paper.lab.gp import Evidence, GridPosterior, posterior
-from sombrl.paper.lab.rows import Row, make_rows
-from sombrl.paper.lab.settings import AbstractSetting, NonEpisodic
-from sombrl.paper.lab.systems import System, World
+from sombrl.paper.lab.rows import LabRow, make_rows
+from sombrl.paper.lab.settings import AbstractExactSetting, ExactNonEpisodic
+from sombrl.paper.lab.systems import GridWorld, System, over_systems
 from sombrl.paper.lab.tables import Truth, bonus, confidence, truth
 from sombrl.paper.lab.trajectory import rollout, step
 from sombrl.records import SombrlError
@@ -37,14 +36,14 @@ FACTORS: dict[str, float] = {"finite-horizon": 1e-3, "discounted": 1e-3, "non-ep
 Draw = Callable[..., System]
 
 
-class Learner(eqx.Module):
+class Method(eqx.Module):
     """How a method chooses: a factor on λₙ, and whether it plans in a drawn world. Greedy is factor 0."""
 
     factor: Float[Array, ""]
     thompson: Bool[Array, ""]
 
 
-class Episode(NamedTuple):
+class Iteration(NamedTuple):
     """What one iteration leaves behind."""
 
     regret: Float[Array, ""]  # of this iteration
@@ -54,8 +53,8 @@ class Episode(NamedTuple):
 
 
 def regret(
-    setting: AbstractSetting,
-    world: World,
+    setting: AbstractExactSetting,
+    world: GridWorld,
     draw: Draw,
     env: str,
     *,
@@ -64,30 +63,30 @@ def regret(
     iterations: int,
     checkpoints: int = 50,
     seed: int = 0,
-) -> list[Row]:
+) -> list[LabRow]:
     """Rows "lab/regret" (cumulative) and what λₙ was made of, for each method on the same systems.
 
     `methods` maps a name to (factor on λₙ, Thompson or not). `iterations` are episodes, or decisions where nothing
     resets; rows come at `checkpoints` equal steps, which leave a log-log slope as it is. Each system has one key, so
-    every method meets the same system and the same luck.
+    every method sees the same system and the same random numbers.
     """
     if iterations % checkpoints or systems < 1:
         raise SombrlError(f"{iterations} iterations in {checkpoints} checkpoints: take a multiple, and a system.")
     for factor, _ in methods.values():
         require_nonnegative(factor=factor)
     with jax.enable_x64(True):
-        experience = _single_trajectory if isinstance(setting, NonEpisodic) else _episodes
+        experience = _single_trajectory if isinstance(setting, ExactNonEpisodic) else _episodes
         basis = world.basis
         decisions = np.arange(1, iterations + 1)
-        if not isinstance(setting, NonEpisodic):
+        if not isinstance(setting, ExactNonEpisodic):
             decisions = np.cumsum(setting.lengths(iterations))
         every = iterations // checkpoints
         coarse = max(1, checkpoints // 5) * every
-        rows: list[Row] = []
+        rows: list[LabRow] = []
         for name, (factor, thompson) in methods.items():
-            learner = Learner(jnp.asarray(factor, jnp.float64), jnp.asarray(thompson))
+            method = Method(jnp.asarray(factor, jnp.float64), jnp.asarray(thompson))
             keys = jr.split(jr.key(seed), systems)
-            seen: Episode = _learn_all(experience, setting, world, draw, iterations, basis, learner, keys)
+            seen: Iteration = over_systems(experience, (setting, world, draw, iterations), (basis, method), keys)
             totals = np.cumsum(np.asarray(seen.regret), axis=1)
             rows += make_rows(
                 name, env, setting.name, decisions[every - 1 :: every], {"lab/regret": totals[:, every - 1 :: every]}
@@ -108,19 +107,13 @@ def regret(
         return rows
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
-def _learn_all(experience, setting, world, draw, iterations, basis, learner, keys):
-    """One system after the other: a batch of them would only wait for the slowest plan."""
-    return jax.lax.map(lambda key: experience(setting, world, draw, basis, learner, iterations, key=key), keys)
-
-
 def choose(
-    setting: AbstractSetting,
-    world: World,
+    setting: AbstractExactSetting,
+    world: GridWorld,
     true: Truth,
     constant: Float[Array, ""],
     basis: Float[Array, "inputs features"],
-    learner: Learner,
+    method: Method,
     evidence: Evidence,
     *,
     key: Key[Array, ""],
@@ -128,14 +121,14 @@ def choose(
     """πₙ = argmax of r + λₙ‖σₙ‖ under μₙ + w, exactly; with the posterior, βₙ and λₙ."""
     now = posterior(basis, evidence)
     width = confidence(world, now)
-    weight = learner.factor * setting.bonus_weight(width, world, constant)
-    imagined = jnp.where(learner.thompson, now.draw(basis, key=key), now.mean)
+    weight = method.factor * setting.bonus_weight(width, world, constant)
+    imagined = jnp.where(method.thompson, now.draw(basis, key=key), now.mean)
     policy = setting.plan(world.transition(imagined), true.reward + weight * bonus(world, now))
     return policy, now, width, weight
 
 
 def bellman_gaps(true: Truth) -> tuple[Float[Array, "states actions"], Float[Array, ""]]:
-    """J* + h*(x) - r(x, u) - E h*(x') >= 0, what an action gives away for ever; and span(h*), for D₄ of π*.
+    """J* + h*(x) - r(x, u) - E h*(x') >= 0, the loss of an action against π*; and span(h*), for D₄ of π*.
 
     The regret proof uses the lemma for π* and for πₙ; the span of π*'s own bias is what optimism needs.
     """
@@ -145,15 +138,15 @@ def bellman_gaps(true: Truth) -> tuple[Float[Array, "states actions"], Float[Arr
 
 
 def _episodes(
-    setting: AbstractSetting,
-    world: World,
+    setting: AbstractExactSetting,
+    world: GridWorld,
     draw: Draw,
-    basis: Float[Array, "inputs features"],
-    learner: Learner,
     iterations: int,
+    basis: Float[Array, "inputs features"],
+    method: Method,
     *,
     key: Key[Array, ""],
-) -> Episode:
+) -> Iteration:
     """Episodes from the same start, an update after each."""
     system_key, run_key = jr.split(key)
     true = truth(world, draw(world, key=system_key))
@@ -162,42 +155,43 @@ def _episodes(
     lengths = setting.lengths(iterations)
     start = jnp.asarray(world.grid.middle, jnp.int32)
 
-    def episode(evidence, inputs):
+    def episode(evidence: Evidence, inputs: tuple[Array, Array]) -> tuple[Evidence, Iteration]:
         length, key = inputs
         choose_key, act_key = jr.split(key)
         policy, now, width, weight = choose(
-            setting, world, true, jnp.ones((), jnp.float64), basis, learner, evidence, key=choose_key
+            setting, world, true, jnp.ones((), jnp.float64), basis, method, evidence, key=choose_key
         )
         value = setting.performance(world, true.transition, kinds, policy)[0]
         _, seen = rollout(world, true.residual, policy, start, length, max(lengths), key=act_key)
         evidence = evidence.add(basis, *seen, world.noise.size)
-        return evidence, Episode(best - value, width, weight, now.information_gain)
+        return evidence, Iteration(best - value, width, weight, now.information_gain)
 
     inputs = jnp.asarray(lengths, jnp.int32), jr.split(run_key, iterations)
+    seen: Iteration
     _, seen = jax.lax.scan(episode, Evidence.none(basis.shape[1], world.grid.state_dim), inputs)
     return seen
 
 
 def _single_trajectory(
-    setting: AbstractSetting,
-    world: World,
+    setting: AbstractExactSetting,
+    world: GridWorld,
     draw: Draw,
-    basis: Float[Array, "inputs features"],
-    learner: Learner,
     iterations: int,
+    basis: Float[Array, "inputs features"],
+    method: Method,
     *,
     key: Key[Array, ""],
-) -> Episode:
+) -> Iteration:
     """One trajectory that is never reset; model and policy change after one bit of information."""
     system_key, first_key, run_key = jr.split(key, 3)
     true = truth(world, draw(world, key=system_key))
     gaps, span = bellman_gaps(true)
 
-    def fresh(evidence, *, key):
-        policy, now, width, weight = choose(setting, world, true, span, basis, learner, evidence, key=key)
+    def fresh(evidence: Evidence, *, key: Array) -> tuple[Array, ...]:
+        policy, now, width, weight = choose(setting, world, true, span, basis, method, evidence, key=key)
         return policy[0], now.std, width, weight, now.information_gain
 
-    def decide(carry, key):
+    def decide(carry: tuple[Any, ...], key: Array) -> tuple[tuple[Any, ...], Iteration]:
         state, evidence, bits, plan = carry
         step_key, plan_key = jr.split(key)
         policy, std, width, weight, gain = plan
@@ -207,11 +201,12 @@ def _single_trajectory(
         bits = bits + information(stds, world.noise.size)
         due = bits > ONE_BIT
         plan = jax.lax.cond(due, lambda: fresh(evidence, key=plan_key), lambda: plan)
-        row = Episode(gaps.reshape(-1)[place], width, weight, gain)
+        row = Iteration(gaps.reshape(-1)[place], width, weight, gain)
         return (following, evidence, jnp.where(due, 0.0, bits), plan), row
 
     evidence = Evidence.none(basis.shape[1], world.grid.state_dim)
     start = jnp.asarray(world.grid.middle, jnp.int32)
     carry = start, evidence, jnp.zeros((), jnp.float64), fresh(evidence, key=first_key)
+    seen: Iteration
     _, seen = jax.lax.scan(decide, carry, jr.split(run_key, iterations))
     return seen

@@ -1,13 +1,16 @@
 """Long rows: one number each, ready for a CSV, and the arrays they become again."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Shaped
 
 from sombrl.records import SombrlError
 
-Row = dict[str, str | int | float]
+LabRow = dict[str, str | int | float]
+Rows = Sequence[Mapping[str, Any]]
+"""Rows to read; from a CSV their numbers may be text."""
 KEYS = ("method", "env", "setting", "seed", "metric", "decisions", "env_frames", "value")
 
 
@@ -17,9 +20,9 @@ def make_rows(
     setting: str,
     decisions: Int[np.ndarray, " times"],
     metrics: Mapping[str, Shaped[np.ndarray, "seeds times"]],
-) -> list[Row]:
+) -> list[LabRow]:
     """Rows of several metrics, each an array [seeds, times]. A decision is a frame here."""
-    rows: list[Row] = []
+    rows: list[LabRow] = []
     for metric, values in metrics.items():
         for seed, curve in enumerate(values):
             for when, value in zip(decisions.tolist(), curve, strict=True):
@@ -38,21 +41,18 @@ def make_rows(
     return rows
 
 
-def select(rows: Iterable[Mapping], **wanted: str) -> list[Mapping]:
+def select(rows: Iterable[Mapping[str, Any]], **wanted: str) -> list[Mapping[str, Any]]:
     """The rows with these values, e.g. metric="lab/regret"."""
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
-def distinct(rows: Iterable[Mapping], *keys: str) -> list[tuple]:
+def distinct(rows: Iterable[Mapping[str, Any]], *keys: str) -> list[tuple[Any, ...]]:
     """The combinations of these columns, in the order in which they first appear."""
     return list(dict.fromkeys(tuple(row[key] for key in keys) for row in rows))
 
 
-def curves(rows: Sequence[Mapping]) -> tuple[np.ndarray, np.ndarray]:
-    """The decisions, and the values as an array [seeds, decisions]; every seed must have every decision.
-
-    Numbers may be text, as they come out of a CSV.
-    """
+def curves(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """The decisions, and the values as an array [seeds, decisions]; every seed must have every decision."""
     times = sorted({int(row["decisions"]) for row in rows})
     seeds = sorted({int(row["seed"]) for row in rows})
     values = np.full((len(seeds), len(times)), np.nan)
@@ -62,6 +62,6 @@ def curves(rows: Sequence[Mapping]) -> tuple[np.ndarray, np.ndarray]:
         values[line[int(row["seed"])], place[int(row["decisions"])]] = float(row["value"])
     if len(rows) != values.size:
         raise SombrlError(
-            f"{len(rows)} rows for {len(seeds)} seeds and {len(times)} times: some are missing or double."
+            f"{len(rows)} rows for {len(seeds)} seeds and {len(times)} times: some are missing or duplicated."
         )
     return np.asarray(times), values

@@ -1,6 +1,7 @@
-"""The paper's settings as the laboratory sees them: how to plan, what a policy is worth, what λₙ is, how long to act.
+"""The paper's settings on tables, all exact: how to plan, the value of a policy, what λₙ is, how long to act.
 
-Each is exact on tables. `performance` values several rewards at once and starts in the middle of the grid.
+The settings of a training run are in `sombrl.settings`. `performance` values several rewards at once and starts in the
+middle of the grid.
 """
 
 import abc
@@ -12,65 +13,66 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sombrl.paper.lab import planner
-from sombrl.paper.lab.systems import World
+from sombrl.paper.lab.planner import Policy, Reward, Rewards, Transition
+from sombrl.paper.lab.systems import GridWorld
 from sombrl.theory import bonus_weight, discounted_horizon
 from sombrl.theory.require import require_fraction, require_positive
 
+Scalar = Float[Array, ""]
+
 
 @dataclass(frozen=True)
-class AbstractSetting(abc.ABC):
+class AbstractExactSetting(abc.ABC):
     """What differs between the settings."""
 
     name: ClassVar[str]
     resets: ClassVar[bool] = True
 
     @abc.abstractmethod
-    def plan(self, transition: planner.Transition, reward: Float[Array, "states actions"]) -> planner.Policy:
+    def plan(self, transition: Transition, reward: Reward) -> Policy:
         """The best policy under these tables."""
 
     @abc.abstractmethod
     def performance(
-        self, world: World, transition: planner.Transition, rewards: planner.Rewards, policy: planner.Policy
+        self, world: GridWorld, transition: Transition, rewards: Rewards, policy: Policy
     ) -> Float[Array, " kinds"]:
-        """J(π, f) and Σ(π, f), whatever the rewards are, under the dynamics of `transition`."""
+        """J(π, f), Σ(π, f), or the value of any other rewards, under the dynamics of `transition`."""
 
     @abc.abstractmethod
-    def bonus_weight(self, beta: Float[Array, ""], world: World, constant: Float[Array, ""]) -> Float[Array, ""]:
+    def bonus_weight(self, beta: Scalar, world: GridWorld, constant: Scalar) -> Scalar:
         """The λₙ of the theory. `constant` is what `constant` returned for the system."""
 
     @abc.abstractmethod
     def lengths(self, episodes: int) -> tuple[int, ...]:
         """How many decisions each episode takes."""
 
-    def constant(
-        self, world: World, transition: planner.Transition, reward: Float[Array, "states actions"]
-    ) -> Float[Array, ""]:
+    def constant(self, world: GridWorld, transition: Transition, reward: Reward) -> Scalar:
         """What λₙ needs to know about the true system; only the average reward needs anything."""
         return jnp.ones((), jnp.float64)
 
 
 @dataclass(frozen=True)
-class FiniteHorizon(AbstractSetting):
+class ExactFiniteHorizon(AbstractExactSetting):
     """T decisions, then back to the start. Plans count time."""
 
     name: ClassVar[str] = "finite-horizon"
     horizon: int = 10
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """T is positive."""
         require_positive(horizon=self.horizon)
 
-    def plan(self, transition: planner.Transition, reward: Float[Array, "states actions"]) -> planner.Policy:
+    def plan(self, transition: Transition, reward: Reward) -> Policy:
         """Backward induction."""
         return planner.plan_finite_horizon(transition, reward, self.horizon)
 
     def performance(
-        self, world: World, transition: planner.Transition, rewards: planner.Rewards, policy: planner.Policy
+        self, world: GridWorld, transition: Transition, rewards: Rewards, policy: Policy
     ) -> Float[Array, " kinds"]:
         """E Σ_{t<T}."""
         return planner.value_finite_horizon(transition, rewards, policy, self.horizon)[world.grid.middle]
 
-    def bonus_weight(self, beta: Float[Array, ""], world: World, constant: Float[Array, ""]) -> Float[Array, ""]:
+    def bonus_weight(self, beta: Scalar, world: GridWorld, constant: Scalar) -> Scalar:
         """C_max T (1 + √d_x) β/σ."""
         return bonus_weight.finite_horizon(
             beta,
@@ -86,27 +88,27 @@ class FiniteHorizon(AbstractSetting):
 
 
 @dataclass(frozen=True)
-class Discounted(AbstractSetting):
-    """γ-discounted rewards; episode n stops after T(n) = -ln n/ln γ decisions, but counts for ever in the regret."""
+class ExactDiscounted(AbstractExactSetting):
+    """γ-discounted rewards; episode n stops after T(n) = -ln n/ln γ decisions, but the regret counts all rewards."""
 
     name: ClassVar[str] = "discounted"
     discount: float = 0.9
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """γ is a fraction."""
         require_fraction(discount=self.discount)
 
-    def plan(self, transition: planner.Transition, reward: Float[Array, "states actions"]) -> planner.Policy:
+    def plan(self, transition: Transition, reward: Reward) -> Policy:
         """Policy iteration."""
         return planner.plan_discounted(transition, reward, self.discount)
 
     def performance(
-        self, world: World, transition: planner.Transition, rewards: planner.Rewards, policy: planner.Policy
+        self, world: GridWorld, transition: Transition, rewards: Rewards, policy: Policy
     ) -> Float[Array, " kinds"]:
         """E Σ γᵗ, to infinity."""
         return planner.value_discounted(transition, rewards, policy, self.discount)[world.grid.middle]
 
-    def bonus_weight(self, beta: Float[Array, ""], world: World, constant: Float[Array, ""]) -> Float[Array, ""]:
+    def bonus_weight(self, beta: Scalar, world: GridWorld, constant: Scalar) -> Scalar:
         """C_max γ/(1 - γ) (1 + √d_x) β/σ."""
         return bonus_weight.discounted(
             beta,
@@ -122,7 +124,7 @@ class Discounted(AbstractSetting):
 
 
 @dataclass(frozen=True)
-class NonEpisodic(AbstractSetting):
+class ExactNonEpisodic(AbstractExactSetting):
     """One endless trajectory and the average reward. λₙ = D₄ βₙ, and here D₄ can be computed.
 
     J_avg(π, μₙ) - J_avg(π, f*) is the mean, over the states π visits under μₙ, of E B(μₙ + w) - E B(f* + w), where B is
@@ -137,17 +139,17 @@ class NonEpisodic(AbstractSetting):
     resets: ClassVar[bool] = False
     chunk: int = 10  # decisions between two looks at the lemma; a learner uses the one-bit rule instead
 
-    def plan(self, transition: planner.Transition, reward: Float[Array, "states actions"]) -> planner.Policy:
+    def plan(self, transition: Transition, reward: Reward) -> Policy:
         """Policy iteration for the average reward."""
         return planner.plan_average(transition, reward)
 
     def performance(
-        self, world: World, transition: planner.Transition, rewards: planner.Rewards, policy: planner.Policy
+        self, world: GridWorld, transition: Transition, rewards: Rewards, policy: Policy
     ) -> Float[Array, " kinds"]:
         """The average per decision, the same from every start."""
         return planner.value_average(transition, rewards, policy)[0]
 
-    def bonus_weight(self, beta: Float[Array, ""], world: World, constant: Float[Array, ""]) -> Float[Array, ""]:
+    def bonus_weight(self, beta: Scalar, world: GridWorld, constant: Scalar) -> Scalar:
         """D₄ β with D₄ = span/(2σ)."""
         return bonus_weight.nonepisodic(beta, constant=constant / (2.0 * world.noise.size))
 
@@ -155,14 +157,12 @@ class NonEpisodic(AbstractSetting):
         """Chunks of one trajectory."""
         return (self.chunk,) * episodes
 
-    def constant(
-        self, world: World, transition: planner.Transition, reward: Float[Array, "states actions"]
-    ) -> Float[Array, ""]:
+    def constant(self, world: GridWorld, transition: Transition, reward: Reward) -> Scalar:
         """A bound on the span of the bias of every policy, for a reward of at most C_max."""
         return world.c_max * uniform_span(transition)
 
 
-def uniform_span(transition: planner.Transition, steps: int = 30) -> Float[Array, ""]:
+def uniform_span(transition: Transition, steps: int = 30) -> Scalar:
     """A number that span(B(π, ·))/R_max exceeds for no policy π, whether stationary or not (Doeblin's argument).
 
     Let m_k(y) be the least probability of being in y after k steps, over all starts and all policies: a dynamic
@@ -170,7 +170,7 @@ def uniform_span(transition: planner.Transition, steps: int = 30) -> Float[Array
     influence of the start decays by 1 - ε_k every k steps and sums to at most k/ε_k, and to the least of these over k.
     """
 
-    def longer(least, _):
+    def longer(least: Array, _: None) -> tuple[Array, Array]:
         least = jnp.min(jnp.einsum("xuy,yz->xuz", transition, least), axis=1)
         return least, jnp.sum(jnp.min(least, axis=0))
 
@@ -178,4 +178,6 @@ def uniform_span(transition: planner.Transition, steps: int = 30) -> Float[Array
     return jnp.min(jnp.arange(1, steps + 1, dtype=mass.dtype) / mass)
 
 
-SETTINGS: dict[str, AbstractSetting] = {s.name: s for s in (FiniteHorizon(), Discounted(), NonEpisodic())}
+SETTINGS: dict[str, AbstractExactSetting] = {
+    setting.name: setting for setting in (ExactFiniteHorizon(), ExactDiscounted(), ExactNonEpisodic())
+}

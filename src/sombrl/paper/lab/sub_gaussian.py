@@ -5,31 +5,27 @@ making, of f* and fₙ alike from the kernel and B. "Planned" is the best of the
 dynamic programming is not Lipschitz.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
 from sombrl.paper.lab.gp import Evidence, gram, posterior
-from sombrl.paper.lab.lemma import Check, check, lemma_rows
+from sombrl.paper.lab.lemma import Check, check, lemma_on_systems
 from sombrl.paper.lab.policies import LIPSCHITZ, random_policy
-from sombrl.paper.lab.rows import Row
-from sombrl.paper.lab.settings import FiniteHorizon
-from sombrl.paper.lab.systems import World, random_system
+from sombrl.paper.lab.rows import LabRow
+from sombrl.paper.lab.settings import ExactFiniteHorizon
+from sombrl.paper.lab.systems import GridWorld, random_system
 from sombrl.paper.lab.tables import bonus, confidence, truth
 from sombrl.paper.lab.trajectory import Observations, rollout
-from sombrl.records import SombrlError
 from sombrl.theory import bonus_weight, project
-from sombrl.theory.require import require_nonnegative
 
 NAME = "sub-gaussian"
 
 
 def sub_gaussian_optimism(
-    setting: FiniteHorizon,
-    world: World,
+    setting: ExactFiniteHorizon,
+    world: GridWorld,
     env: str,
     *,
     systems: int,
@@ -37,29 +33,18 @@ def sub_gaussian_optimism(
     policies: int = 24,
     factor: float = 1.0,
     seed: int = 0,
-) -> list[Row]:
+) -> list[LabRow]:
     """Rows about the lemma, as `optimism` makes them, for plans under fₙ."""
-    require_nonnegative(factor=factor)
-    if systems < 1 or episodes < 1 or policies < 1:
-        raise SombrlError(f"{systems} systems, {episodes} episodes, {policies} policies: take at least one of each.")
-    with jax.enable_x64(True):
-        keys = jr.split(jr.key(seed), systems)
-        checks = _watch_all(setting, world, episodes, policies, world.basis, jnp.asarray(factor, jnp.float64), keys)
-        return lemma_rows(checks, env, NAME, setting.lengths(episodes))
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _watch_all(setting, world, episodes, policies, basis, factor, keys):
-    """One system after the other: a batch of them would only wait for the slowest plan."""
-    return jax.lax.map(lambda key: _watch(setting, world, basis, episodes, policies, factor, key=key), keys)
+    sizes = {"systems": systems, "episodes": episodes, "policies": policies}
+    return lemma_on_systems(_watch, setting, NAME, world, env, **sizes, factor=factor, seed=seed)
 
 
 def _watch(
-    setting: FiniteHorizon,
-    world: World,
-    basis: Float[Array, "inputs features"],
+    setting: ExactFiniteHorizon,
+    world: GridWorld,
     episodes: int,
     policies: int,
+    basis: Float[Array, "inputs features"],
     factor: Float[Array, ""],
     *,
     key: Key[Array, ""],
@@ -72,9 +57,11 @@ def _watch(
     horizon, capacity = setting.horizon, setting.horizon * (episodes + 1)
     inputs = world.scaled
 
-    def episode(carry, inputs_):
+    def episode(
+        carry: tuple[Evidence, Observations], step: tuple[Array, Array]
+    ) -> tuple[tuple[Evidence, Observations], Check]:
         evidence, memory = carry
-        n, key = inputs_
+        n, key = step
         now = posterior(basis, evidence)
         width = confidence(world, now)
         weight = factor * bonus_weight.sub_gaussian(
@@ -88,8 +75,8 @@ def _watch(
         model = world.transition(projected(inputs, memory, world.noise.size, world.norm_bound))
         rewards = jnp.stack([true.reward, bonus(world, now)], axis=-1)
 
-        def value(where, rewards=rewards):
-            return jax.vmap(lambda policy: setting.performance(world, where, rewards, policy))(candidates)
+        def value(where: Array, rewards: Array = rewards) -> Array:
+            return jnp.asarray(jax.vmap(lambda policy: setting.performance(world, where, rewards, policy))(candidates))
 
         in_truth, in_model = value(true.transition), value(model)
         best = jnp.argmax(in_model[:, 0] + weight * in_model[:, 1])
@@ -111,6 +98,7 @@ def _watch(
     )
     first = Evidence.none(basis.shape[1], world.grid.state_dim), empty
     steps = jnp.arange(episodes + 1, dtype=jnp.int32), jr.split(run_key, episodes + 1)
+    checks: Check
     _, checks = jax.lax.scan(episode, first, steps)
     return checks
 
@@ -125,4 +113,5 @@ def projected(
     noisy = kernel + noise_std**2 * jnp.eye(memory.mask.shape[0], dtype=inputs.dtype)
     alpha = jnp.linalg.solve(noisy, jnp.where(memory.mask[:, None], memory.targets, 0.0))
     alpha = jax.lax.map(lambda column: project(kernel, column, noise_std, norm_bound), alpha.T)
-    return jnp.where(memory.mask[None, :], gram(inputs, seen), 0.0) @ alpha.T
+    values: Array = jnp.where(memory.mask[None, :], gram(inputs, seen), 0.0) @ alpha.T
+    return values

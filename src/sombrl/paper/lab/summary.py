@@ -1,15 +1,15 @@
 """What the rows say, in numbers: coverage of the lemma, slopes of the regret, decay of the uncertainty.
 
-Everything here takes rows alone, so a table can be made again from a CSV.
+Everything here takes only rows, so a table can be made again from a CSV.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from sombrl.paper.lab.rows import curves, distinct, select
+from sombrl.paper.lab.rows import Rows, curves, distinct, select
 from sombrl.records import SombrlError
 from sombrl.theory import Slope, loglog_slope
 
@@ -26,7 +26,7 @@ class Share(NamedTuple):
     trials: int
 
 
-class Lemma(NamedTuple):
+class LemmaLine(NamedTuple):
     """How the optimism lemma fared in one setting and one env."""
 
     setting: str
@@ -41,7 +41,7 @@ class Lemma(NamedTuple):
     worst_beta: float  # the largest |μₙ - f*|/(βₙσₙ) anywhere
 
 
-class Regret(NamedTuple):
+class RegretLine(NamedTuple):
     """The regret of one method in one setting and one env."""
 
     setting: str
@@ -52,7 +52,7 @@ class Regret(NamedTuple):
     slope: Slope | None  # of log R_N against log N, over the second half; None where there is nothing to fit
 
 
-class Decay(NamedTuple):
+class DecayLine(NamedTuple):
     """How max_π Σ_N(π, f*) shrinks."""
 
     method: str
@@ -64,29 +64,29 @@ class Decay(NamedTuple):
 def wilson(successes: int, trials: int) -> Share:
     """The 95% interval of Wilson (1927) for a proportion."""
     if not 0 <= successes <= trials or trials < 1:
-        raise SombrlError(f"{successes} of {trials} is no proportion: count trials and successes.")
+        raise SombrlError(f"{successes} of {trials} is not a proportion: count trials and successes.")
     p, z2 = successes / trials, Z95**2 / trials
     centre = (p + 0.5 * z2) / (1.0 + z2)
     half = math.sqrt(p * (1.0 - p) * z2 + 0.25 * z2**2) / (1.0 + z2)
     return Share(p, max(0.0, centre - half), min(1.0, centre + half), successes, trials)
 
 
-def lemma_table(rows: Sequence[Mapping]) -> list[Lemma]:
+def lemma_table(rows: Rows) -> list[LemmaLine]:
     """One line per setting and env that the optimism experiment was run on."""
     table = []
     tried = [row for row in rows if row["metric"].startswith(("lab/lemma", "lab/calibrated", "lab/required"))]
     for setting, env in distinct(tried, "setting", "env"):
         here = select(tried, setting=setting, env=env)
 
-        def values(metric, here=here):
+        def values(metric: str, here: Rows = here) -> np.ndarray:
             return curves(select(here, metric=f"lab/{metric}"))[1]
 
-        def always(*metrics, values=values):
+        def always(*metrics: str, values: Callable[[str], np.ndarray] = values) -> Share:
             held = np.prod([values(f"{metric}_always")[:, 0] for metric in metrics], axis=0)
             return wilson(int(held.sum()), len(held))
 
         table.append(
-            Lemma(
+            LemmaLine(
                 setting,
                 env,
                 float(np.mean(values("lemma_holds"))),
@@ -102,7 +102,7 @@ def lemma_table(rows: Sequence[Mapping]) -> list[Lemma]:
     return table
 
 
-def coverage(rows: Sequence[Mapping]) -> dict[tuple[str, str, int], float]:
+def coverage(rows: Rows) -> dict[tuple[str, str, int], float]:
     """The share of (system, policy) pairs on which the lemma held, per (setting, env, decisions seen)."""
     found: dict[tuple[str, str, int], float] = {}
     held = select(rows, metric="lab/lemma_holds")
@@ -112,26 +112,26 @@ def coverage(rows: Sequence[Mapping]) -> dict[tuple[str, str, int], float]:
     return found
 
 
-def regret_table(rows: Sequence[Mapping], metric: str = "lab/regret") -> list[Regret]:
+def regret_table(rows: Rows, metric: str = "lab/regret") -> list[RegretLine]:
     """One line per setting, env and method."""
     table = []
     kept = select(rows, metric=metric)
     for setting, env, method in distinct(kept, "setting", "env", "method"):
         _, values = curves(select(kept, setting=setting, env=env, method=method))
         table.append(
-            Regret(setting, env, method, float(values[:, -1].mean()), float(values[:, -1].max()), slope_of(values))
+            RegretLine(setting, env, method, float(values[:, -1].mean()), float(values[:, -1].max()), slope_of(values))
         )
     return table
 
 
-def decay_table(rows: Sequence[Mapping]) -> list[Decay]:
+def decay_table(rows: Rows) -> list[DecayLine]:
     """How fast the largest uncertainty shrinks, and how fast the rate of the theorem does."""
     table = []
     for metric in ("lab/max_uncertainty", "lab/rate"):
         kept = select(rows, metric=metric)
         for (method,) in distinct(kept, "method"):
             _, values = curves(select(kept, method=method))
-            table.append(Decay(method, float(values[:, 0].mean()), float(values[:, -1].mean()), slope_of(values)))
+            table.append(DecayLine(method, float(values[:, 0].mean()), float(values[:, -1].mean()), slope_of(values)))
     return table
 
 
@@ -143,7 +143,7 @@ def slope_of(values: np.ndarray) -> Slope | None:
         return None
 
 
-def markdown(rows: Sequence[Mapping]) -> str:
+def markdown(rows: Rows) -> str:
     """The tables of docs/lab.md, as many as the rows allow."""
     parts = []
     if lemmas := lemma_table(rows):

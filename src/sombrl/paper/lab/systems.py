@@ -1,4 +1,4 @@
-"""Systems that satisfy the assumptions of the theorems to the letter, with every constant known.
+"""Systems that satisfy every assumption of the theorems, with all constants known.
 
     y = a x + g*(x, u) + w,    g*_j = Σᵢ αᵢⱼ k(cᵢ, ·),    ‖g*_j‖_k = B exactly,    r ∈ [0, 1]
 
@@ -6,7 +6,11 @@ The learner knows the contraction a x, the kernel, B, the noise and the reward; 
 say about f* they say about g*, since a known part shifts f* and μₙ alike. The grid's edge bounds the state.
 """
 
+import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,7 +29,7 @@ R_MAX = 1.0
 
 
 @dataclass(frozen=True)
-class World:
+class GridWorld:
     """What the learner knows."""
 
     grid: Grid
@@ -35,8 +39,8 @@ class World:
     norm_bound: float = 2.0  # B
     delta: float = 0.1  # δ, the chance at which a statement may fail
 
-    def __post_init__(self):
-        """Impossible numbers are refused here, before anything is drawn."""
+    def __post_init__(self) -> None:
+        """Refuse impossible numbers before anything is drawn."""
         require_positive(norm_bound=self.norm_bound, lengthscale=min(self.lengthscales))
         require_fraction(delta=self.delta)
         if not 0.0 <= self.contraction < 1.0:
@@ -69,7 +73,7 @@ class World:
     @property
     def c_max(self) -> float:
         """C_max = max{R_max, σ_max}: ‖σₙ(z)‖ <= √d_x, for k(z, z) = 1."""
-        return max(R_MAX, self.grid.state_dim**0.5)
+        return max(R_MAX, math.sqrt(self.grid.state_dim))
 
     @property
     def lipschitz(self) -> float:
@@ -79,7 +83,7 @@ class World:
         Two states rounded by the same chance keep their distance on average, but coordinate by coordinate: that is
         the 1-norm, and costs another √d_x.
         """
-        root = self.grid.state_dim**0.5
+        root = math.sqrt(self.grid.state_dim)
         return root * (self.contraction + root * self.norm_bound / min(self.lengthscales))
 
 
@@ -93,11 +97,11 @@ class System(eqx.Module):
     bump_widths: Float[Array, " bumps"]
     idle_share: Float[Array, ""]  # times 1 - u²
 
-    def residual(self, world: World) -> Float[Array, "inputs state"]:
+    def residual(self, world: GridWorld) -> Float[Array, "inputs state"]:
         """g* at every input of the grid."""
         return gram(world.scaled, world.scale(self.centers)) @ self.weights
 
-    def norms(self, world: World) -> Float[Array, " state"]:
+    def norms(self, world: GridWorld) -> Float[Array, " state"]:
         """‖g*_j‖_k = √(αᵀKα)."""
         scaled = world.scale(self.centers)
         return jnp.sqrt(jnp.sum(self.weights * (gram(scaled, scaled) @ self.weights), axis=0))
@@ -105,11 +109,12 @@ class System(eqx.Module):
     def reward(self, grid: Grid) -> Float[Array, "states actions"]:
         """r(x, u) on the grid."""
 
-        def of_state(state):
+        def of_state(state: Array) -> Array:
             distance = jnp.sum((self.bump_places - state[None, :]) ** 2, axis=1)
             return jnp.sum(self.bump_heights * jnp.exp(-0.5 * distance / self.bump_widths**2))
 
-        return jax.vmap(of_state)(grid.states)[:, None] + self.idle_share * (1.0 - grid.actions**2)[None, :]
+        idle: Array = self.idle_share * (1.0 - grid.actions**2)
+        return jax.vmap(of_state)(grid.states)[:, None] + idle[None, :]
 
     def reward_lipschitz(self) -> Float[Array, ""]:
         """L_r: a Gaussian bump of height h and width w is steepest at one width, with slope h e^{-1/2}/w."""
@@ -117,7 +122,7 @@ class System(eqx.Module):
         return jnp.maximum(slope, 2.0 * self.idle_share)
 
 
-def random_system(world: World, *, key: Key[Array, ""], terms: int = 30) -> System:
+def random_system(world: GridWorld, *, key: Key[Array, ""], terms: int = 30) -> System:
     """α and the centres at random, one goal somewhere in the inner half of the state space."""
     center_key, weight_key, goal_key = jr.split(key, 3)
     dim, width = world.grid.state_dim, world.grid.half_width
@@ -133,8 +138,8 @@ def random_system(world: World, *, key: Key[Array, ""], terms: int = 30) -> Syst
     return _of_norm(system, world)
 
 
-def trap(world: World, *, key: Key[Array, ""], disturbance: float = 0.3) -> System:
-    """A small certain reward for doing nothing, a large one far to one side, and a lever that nobody knows of.
+def trap(world: GridWorld, *, key: Key[Array, ""], disturbance: float = 0.3) -> System:
+    """A small certain reward for doing nothing, a large one far to one side, and a lever that must be discovered.
 
     g* is odd in u, so nothing moves at u = 0. The prior mean of g* is 0 as well: to a greedy learner no action does
     anything, u = 0 is the cheapest, and what it sees there is noise, which never contradicts it. `disturbance` is the
@@ -167,7 +172,7 @@ def trap(world: World, *, key: Key[Array, ""], disturbance: float = 0.3) -> Syst
     )
 
 
-def _odd(system: System, world: World) -> System:
+def _odd(system: System, world: GridWorld) -> System:
     """(g(x, u) - g(x, -u))/c, of norm B."""
     mirror = jnp.asarray([1.0] * world.grid.state_dim + [-1.0], jnp.float64)[None, :]
     both = jnp.concatenate([system.centers, system.centers * mirror])
@@ -177,7 +182,19 @@ def _odd(system: System, world: World) -> System:
     return _of_norm(odd, world)
 
 
-def _of_norm(system: System, world: World) -> System:
+def _of_norm(system: System, world: GridWorld) -> System:
     """The same g*, scaled to norm B in every coordinate."""
     scale = world.norm_bound / system.norms(world)
-    return eqx.tree_at(lambda s: s.weights, system, system.weights * scale[None, :])
+    scaled: System = eqx.tree_at(lambda s: s.weights, system, system.weights * scale[None, :])
+    return scaled
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def over_systems(
+    measure: Callable[..., Any], fixed: tuple[Any, ...], arrays: tuple[Any, ...], keys: Key[Array, " systems"]
+) -> Any:
+    """`measure(*fixed, *arrays, key=key)` of every key; each key draws a system.
+
+    One system after the other: a batch of them would only wait for the slowest plan.
+    """
+    return jax.lax.map(lambda key: measure(*fixed, *arrays, key=key), keys)

@@ -1,11 +1,12 @@
 """The true system and the learner's belief as tables over the grid."""
 
+import math
 from typing import NamedTuple
 
 from jaxtyping import Array, Float
 
 from sombrl.paper.lab.gp import GridPosterior
-from sombrl.paper.lab.systems import System, World
+from sombrl.paper.lab.systems import GridWorld, System
 from sombrl.theory import beta
 
 
@@ -17,13 +18,13 @@ class Truth(NamedTuple):
     transition: Float[Array, "states actions states"]
 
 
-def truth(world: World, system: System) -> Truth:
+def truth(world: GridWorld, system: System) -> Truth:
     """The true system on the grid."""
     residual = system.residual(world)
     return Truth(residual, system.reward(world.grid), world.transition(residual))
 
 
-def confidence(world: World, now: GridPosterior) -> Float[Array, ""]:
+def confidence(world: GridWorld, now: GridPosterior) -> Float[Array, ""]:
     """βₙ(δ) for the data seen so far."""
     return beta(
         now.information_gain,
@@ -35,6 +36,7 @@ def confidence(world: World, now: GridPosterior) -> Float[Array, ""]:
     )
 
 
-def bonus(world: World, now: GridPosterior) -> Float[Array, "states actions"]:
+def bonus(world: GridWorld, now: GridPosterior) -> Float[Array, "states actions"]:
     """‖σₙ‖ as a reward table."""
-    return (world.grid.state_dim**0.5 * now.std).reshape(world.grid.num_states, world.grid.num_actions)
+    norm = math.sqrt(world.grid.state_dim) * now.std
+    return norm.reshape(world.grid.num_states, world.grid.num_actions)

@@ -8,7 +8,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.paper.lab.planner import Policy
-from sombrl.paper.lab.systems import World
+from sombrl.paper.lab.systems import GridWorld
 
 
 class Observations(NamedTuple):
@@ -20,7 +20,7 @@ class Observations(NamedTuple):
 
 
 def step(
-    world: World,
+    world: GridWorld,
     residual: Float[Array, "inputs state"],
     probabilities: Float[Array, "states actions"],
     state: Int[Array, ""],
@@ -36,7 +36,7 @@ def step(
 
 
 def rollout(
-    world: World,
+    world: GridWorld,
     residual: Float[Array, "inputs state"],
     policy: Policy,
     state: Int[Array, ""],
@@ -47,7 +47,7 @@ def rollout(
 ) -> tuple[Int[Array, ""], Observations]:
     """`length` decisions from `state` (at most `longest`), and the state after them."""
 
-    def advance(state, inputs):
+    def advance(state: Array, inputs: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array, Array]]:
         time, key = inputs
         stage = jnp.minimum(time, policy.shape[0] - 1)
         following, place, target = step(world, residual, policy[stage], state, key=key)

@@ -4,20 +4,18 @@ max_π Σ_N(π, f*) is found exactly, by dynamic programming on the true system 
 it by a multiple of √(Γ_N³/N); exploring at random is the comparison.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from sombrl.paper.lab.gp import Evidence, posterior
+from sombrl.paper.lab.gp import Evidence, GridPosterior, posterior
 from sombrl.paper.lab.policies import uniform_policy
 from sombrl.paper.lab.regret import Draw
-from sombrl.paper.lab.rows import Row, make_rows
-from sombrl.paper.lab.settings import FiniteHorizon
-from sombrl.paper.lab.systems import World
+from sombrl.paper.lab.rows import LabRow, make_rows
+from sombrl.paper.lab.settings import ExactFiniteHorizon
+from sombrl.paper.lab.systems import GridWorld, over_systems
 from sombrl.paper.lab.tables import bonus, truth
 from sombrl.paper.lab.trajectory import rollout
 from sombrl.records import SombrlError
@@ -26,8 +24,8 @@ from sombrl.theory.kernels import rbf
 
 
 def unsupervised(
-    setting: FiniteHorizon,
-    world: World,
+    setting: ExactFiniteHorizon,
+    world: GridWorld,
     draw: Draw,
     env: str,
     *,
@@ -35,18 +33,18 @@ def unsupervised(
     episodes: int,
     checkpoints: int = 50,
     seed: int = 0,
-) -> list[Row]:
+) -> list[LabRow]:
     """Rows "lab/max_uncertainty" of SOMBRL without a reward and of random actions, and "lab/rate" = √(Γ³/N)."""
     if episodes % checkpoints or systems < 1:
         raise SombrlError(f"{episodes} episodes in {checkpoints} checkpoints: take a multiple, and a system.")
     every = episodes // checkpoints
     decisions = np.cumsum(setting.lengths(episodes))[every - 1 :: every]
-    rows: list[Row] = []
+    rows: list[LabRow] = []
     with jax.enable_x64(True):
         basis = world.basis
         for name, random in (("sombrl", False), ("random", True)):
             keys = jr.split(jr.key(seed), systems)
-            left, gain = _explore_all(setting, world, draw, episodes, basis, jnp.asarray(random), keys)
+            left, gain = over_systems(_explore, (setting, world, draw, episodes), (basis, jnp.asarray(random)), keys)
             metrics = {"lab/max_uncertainty": left, "lab/information_gain": gain}
             metrics = {metric: np.asarray(values)[:, every - 1 :: every] for metric, values in metrics.items()}
             rows += make_rows(name, env, setting.name, decisions, metrics)
@@ -57,19 +55,13 @@ def unsupervised(
     return rows + make_rows("theory", env, setting.name, decisions, theory)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _explore_all(setting, world, draw, episodes, basis, random, keys):
-    """One system after the other."""
-    return jax.lax.map(lambda key: _explore(setting, world, draw, basis, random, episodes, key=key), keys)
-
-
 def _explore(
-    setting: FiniteHorizon,
-    world: World,
+    setting: ExactFiniteHorizon,
+    world: GridWorld,
     draw: Draw,
+    episodes: int,
     basis: Float[Array, "inputs features"],
     random: Bool[Array, ""],
-    episodes: int,
     *,
     key: Key[Array, ""],
 ) -> tuple[Float[Array, " episodes"], Float[Array, " episodes"]]:
@@ -82,7 +74,9 @@ def _explore(
         uniform_policy(world.grid), (setting.horizon, world.grid.num_states, world.grid.num_actions)
     )
 
-    def episode(carry, key):
+    def episode(
+        carry: tuple[Evidence, GridPosterior], key: Array
+    ) -> tuple[tuple[Evidence, GridPosterior], tuple[Array, Array]]:
         evidence, now = carry
         policy = jnp.where(random, aimless, setting.plan(world.transition(now.mean), bonus(world, now)))
         _, seen = rollout(world, true.residual, policy, start, length, setting.horizon, key=key)
@@ -94,5 +88,6 @@ def _explore(
         return (evidence, now), (left, now.information_gain)
 
     evidence = Evidence.none(basis.shape[1], world.grid.state_dim)
+    seen: tuple[Array, Array]
     _, seen = jax.lax.scan(episode, (evidence, posterior(basis, evidence)), jr.split(run_key, episodes))
     return seen

@@ -101,7 +101,7 @@ def seen_by_ensemble(
 def ensemble_rows(frame: CarBodyFrame, rows: Transition) -> Transition:
     """Transitions as an ensemble is to learn them."""
 
-    def one(obs, action, next_obs):
+    def one(obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array]:
         state, commands = seen_by_ensemble(frame, obs, action)
         return state, commands, state + frame.targets(obs, action, next_obs)
 

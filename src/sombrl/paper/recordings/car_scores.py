@@ -63,12 +63,12 @@ def observed_mixture(
 ) -> tuple[Mixture, Float[Array, " 7"]]:
     """The same prediction, and the truth, of the seven observed numbers, vectors still seen from the car.
 
-    Turning a vector leaves densities alone. An error of the heading moves (sin θ, cos θ) along the circle, where a
+    Turning a vector does not change densities. An error of the heading moves (sin θ, cos θ) along the circle, where a
     density of both does not exist; so its std is shared out alike, σ/√2 each, which gains nothing from the circle.
     """
     heading = angle(obs[2], obs[3])
 
-    def seven(change):
+    def seven(change: Array) -> Array:
         turned = jnp.stack([jnp.sin(heading + change[2]), jnp.cos(heading + change[2])])
         return jnp.concatenate([change[:2], turned, change[3:]])
 
@@ -77,8 +77,8 @@ def observed_mixture(
     return Mixture(jax.vmap(seven)(mixture.mean), std), seven(target)
 
 
-class _Row(eqx.Module):
-    """What is said about one transition."""
+class Scores(eqx.Module):
+    """What a model says about one transition, or about several."""
 
     log_density: Float[Array, ""]
     six: Float[Array, ""]
@@ -87,14 +87,15 @@ class _Row(eqx.Module):
 
 
 @eqx.filter_jit
-def _judge(model: AbstractCarModel, obs, action, next_obs) -> _Row:
-    def one(obs, action, next_obs):
+def _judge(model: AbstractCarModel, obs: Array, action: Array, next_obs: Array) -> Scores:
+    def one(obs: Array, action: Array, next_obs: Array) -> Scores:
         mixture, target = model(obs, action), model.frame.targets(obs, action, next_obs)
         observed, truth = observed_mixture(mixture, target, obs)
         error = next_obs[:7] - model.frame.next_obs(obs, action, mixture.centre)[:7]
-        return _Row(observed.log_density(truth), mixture.log_density(target), error, mixture.below(target))
+        return Scores(observed.log_density(truth), mixture.log_density(target), error, mixture.below(target))
 
-    return jax.vmap(one)(obs, action, next_obs)
+    found: Scores = jax.vmap(one)(obs, action, next_obs)
+    return found
 
 
 def judge(model: AbstractCarModel, log: CarLog) -> dict[str, float]:
@@ -117,8 +118,8 @@ def judge(model: AbstractCarModel, log: CarLog) -> dict[str, float]:
 def constant_nll(model: AbstractCarModel, train: CarLog, log: CarLog) -> float:
     """The NLL of one Gaussian around the mean, with the std of the seven errors on `train`, the same everywhere.
 
-    In the frame of the world; whatever the model says of its uncertainty is not asked. Ridge regressions on these
-    recordings have been judged by this number before.
+    In the frame of the world; the model's own uncertainty is ignored. Earlier ridge regressions on these recordings
+    were judged by this number.
     """
     std = np.sqrt(np.mean(_judged(model, train).error ** 2, axis=0))
     error = _judged(model, log).error
@@ -126,38 +127,40 @@ def constant_nll(model: AbstractCarModel, train: CarLog, log: CarLog) -> float:
 
 
 def held_out_nll(model: AbstractCarModel, log: CarLog) -> float:
-    """What fits are stopped by."""
+    """The NLL per row that stops a fit."""
     return -float(np.mean(_judged(model, log).six))
 
 
-def _judged(model: AbstractCarModel, log: CarLog) -> _Row:
-    """In pieces of one size, so that one program does for logs of every length."""
+def _judged(model: AbstractCarModel, log: CarLog) -> Scores:
+    """In pieces of one size, so that one program serves logs of every length."""
     pieces = []
     for start in range(0, len(log), AT_ONCE):
         which = np.arange(start, start + AT_ONCE)
         piece = log.take(np.minimum(which, len(log) - 1))
-        found = _judge(model, piece.obs, piece.action, piece.next_obs)
+        found = _judge(model, jnp.asarray(piece.obs), jnp.asarray(piece.action), jnp.asarray(piece.next_obs))
         pieces.append(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[which < len(log)], found))  # noqa: B023
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+    whole: Scores = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+    return whole
 
 
 def calibration_error(below: Float[np.ndarray, " rows"]) -> float:
     """The mean over levels p of |share of rows inside the central interval of probability p - p|.
 
-    `below` are the predicted P(Y <= y). 0 is calibrated; always sure and wrong, or never sure at all, gives 0.5.
+    `below` are the predicted P(Y <= y). 0 is calibrated; always certain and wrong, or never certain, gives 0.5.
     """
     inside = np.abs(2.0 * below - 1.0)  # in the central interval of probability p where this is at most p
     return float(np.mean([abs(np.mean(inside <= level) - level) for level in LEVELS]))
 
 
 @eqx.filter_jit
-def _drive(model: AbstractCarModel, obs, actions):
+def _drive(model: AbstractCarModel, obs: Array, actions: Array) -> Float[Array, "starts obs"]:
     """Observations after `actions` of the mean model, which sees no other observation than the first."""
 
-    def step(obs, action):
+    def step(obs: Array, action: Array) -> tuple[Array, None]:
         return model.frame.next_obs(obs, action, model(obs, action).centre), None
 
-    return jax.vmap(lambda start, plan: jax.lax.scan(step, start, plan)[0])(obs, actions)
+    reached: Array = jax.vmap(lambda start, plan: jax.lax.scan(step, start, plan)[0])(obs, actions)
+    return reached
 
 
 def open_loop(model: AbstractCarModel, log: CarLog, steps: int = STEPS) -> dict[str, float]:
@@ -165,7 +168,8 @@ def open_loop(model: AbstractCarModel, log: CarLog, steps: int = STEPS) -> dict[
     windows = log.windows(steps)
     if not len(windows):
         raise SombrlError(f"the recording has no stretch of {steps} rows without a gap: take a longer one.")
-    reached = np.asarray(_drive(model, log.obs[windows[:, 0]], log.action[windows]), np.float64)
+    starts, actions = jnp.asarray(log.obs[windows[:, 0]]), jnp.asarray(log.action[windows])
+    reached = np.asarray(_drive(model, starts, actions), np.float64)
     true = log.next_obs[windows[:, -1]].astype(np.float64)
     turn = np.arctan2(reached[:, 2], reached[:, 3]) - np.arctan2(true[:, 2], true[:, 3])
 

@@ -44,7 +44,7 @@ class Recording:
         return len(self.state) - 1
 
     def log(self, past: int = REMEMBERED, idle: int = IDLE, spike: float = SPIKE) -> "CarLog":
-        """The rows that can be trusted, with a memory of `past` actions; before the run nothing was sent."""
+        """The rows that can be trusted, with a memory of `past` actions; those before the run are 0."""
         if past < 0 or idle < 0 or not spike > 0:
             raise SombrlError(
                 f"past and idle must be at least 0 and spike positive, not {past}, {idle} and {spike}: leave them out "
@@ -84,17 +84,19 @@ class CarLog:
         return CarLog(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
 
     def split(self, held_out: float) -> tuple["CarLog", "CarLog"]:
-        """The earlier rows, and the last share of them: neighbours in time would tell each other's secrets."""
+        """The earlier rows, and the last share of them; rows that are neighbours in time are nearly the same."""
         cut = len(self) - math.ceil(held_out * len(self))
         return self.take(np.arange(cut)), self.take(np.arange(cut, len(self)))
 
     def windows(self, steps: int) -> Int[np.ndarray, "windows steps"]:
         """Indices of all stretches of `steps` rows without a gap."""
         starts = np.arange(len(self) - steps + 1)
-        return starts[self.row[starts + steps - 1] - self.row[starts] == steps - 1][:, None] + np.arange(steps)
+        whole = self.row[starts + steps - 1] - self.row[starts] == steps - 1
+        windows: np.ndarray = starts[whole][:, None] + np.arange(steps)
+        return windows
 
     def transitions(self) -> Transition:
-        """As records; nobody was paid for them."""
+        """As records, with rewards of 0."""
         nothing = jnp.zeros(len(self), bool)
         obs, action, next_obs = (jnp.asarray(part) for part in (self.obs, self.action, self.next_obs))
         return Transition(obs, action, jnp.zeros(len(self), jnp.float32), next_obs, nothing, nothing)
@@ -124,7 +126,7 @@ def replay_of(rows: Transition, capacity: int) -> Replay:
 
 
 def read_recording(path: Path) -> Recording:
-    """One npz file, checked; refuses, in a sentence, what is no such recording."""
+    """One npz file, checked; refuses, in a sentence, what is not such a recording."""
     arrays = _arrays(Path(path))
     before, action, after = (arrays[name] for name in ARRAYS)
     if not np.array_equal(before[1:], after[:-1]):
