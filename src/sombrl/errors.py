@@ -1,8 +1,8 @@
-"""The two ways to stop with a sentence. Apart from the records, so that simulator processes need not load JAX."""
+"""The exceptions that end a run with one sentence. Free of JAX, for simulator processes."""
 
 
 class SombrlError(Exception):
-    """A mistake of the caller, told in one sentence that says what to do. The command line exits with 2."""
+    """A mistake of the caller; its one sentence says what to do. The command line exits with 2."""
 
 
 class RunFault(Exception):

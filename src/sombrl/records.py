@@ -29,11 +29,11 @@ class Transition(eqx.Module):
     reward: Float[Array, "*batch"]
     next_obs: Float[Array, "*batch obs"]
     terminated: Bool[Array, "*batch"]  # the task ended: no bootstrapping
-    truncated: Bool[Array, "*batch"]  # the clock ran out: bootstrapping goes on
+    truncated: Bool[Array, "*batch"]  # the time limit was reached: values are still bootstrapped
 
 
 class Prediction(eqx.Module):
-    """What the model believes about the next state, at one (state, action). Standard deviations, never variances."""
+    """The model's prediction of the next state at one (state, action). Standard deviations, never variances."""
 
     mean: Float[Array, " state"]  # μₙ, physical units
     epistemic_std: Float[Array, " state"]  # σₙ: shrinks with data, physical units
@@ -44,7 +44,7 @@ class Prediction(eqx.Module):
 
 
 class AbstractTask(eqx.Module):
-    """What is wanted, apart from the environment, so that unsupervised runs can swap it."""
+    """The task: reward and termination. Apart from the environment, so that unsupervised runs can replace it."""
 
     @abc.abstractmethod
     def reward(self, state: State, action: Float[Array, " action"], next_state: State) -> Float[Array, ""]:

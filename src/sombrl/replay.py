@@ -37,7 +37,7 @@ class Replay(eqx.Module):
 
     @property
     def at_least(self) -> int:
-        """So many rows hold data for sure: what can be known when a program is compiled."""
+        """A lower bound on `count` that is known when a program is compiled."""
         return 0
 
     @property
@@ -71,4 +71,5 @@ class Replay(eqx.Module):
     def sample(self, number: int, *, key: Key[Array, ""]) -> Transition:
         """`number` rows drawn uniformly with replacement; meaningless while the buffer is empty."""
         rows = jr.randint(key, (number,), 0, jnp.maximum(self.count, 1))
-        return jax.tree.map(lambda leaf: leaf[rows], self.data)
+        drawn: Transition = jax.tree.map(lambda leaf: leaf[rows], self.data)
+        return drawn

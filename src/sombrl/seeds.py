@@ -10,12 +10,12 @@ import jax.random as jr
 from jaxtyping import Array, Int, Key, UInt
 
 
-def over_rows(function: Callable, rows: Any, mapper: Callable[[Callable, Any], Any]) -> Any:
+def over_rows(function: Callable[..., Any], rows: Any, mapper: Callable[[Callable[[Any], Any], Any], Any]) -> Any:
     """`function` of one row for all, by `mapper(one, arrays)`; what is no array is the same for every row."""
     arrays, static = eqx.partition(rows, eqx.is_array)
     static_out: list[Any] = []
 
-    def one(arrays):
+    def one(arrays: Any) -> Any:
         out, rest = eqx.partition(function(eqx.combine(arrays, static)), eqx.is_array)
         static_out.append(rest)
         return out
@@ -34,10 +34,10 @@ def lots_of(rows: int, apart: bool = False) -> list[slice]:
     return [slice(i, i + 1) for i in range(rows)] if one_by_one else [slice(0, rows)]
 
 
-def over_lot(function: Callable, rows: Any) -> Any:
+def over_lot(function: Callable[..., Any], rows: Any) -> Any:
     """`function` of one row, for those of a lot."""
 
-    def mapper(one: Callable, arrays: Any) -> Any:
+    def mapper(one: Callable[[Any], Any], arrays: Any) -> Any:
         if jax.tree.leaves(arrays)[0].shape[0] > 1:
             return jax.vmap(one)(arrays)
         return jax.tree.map(lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], arrays)))
@@ -55,12 +55,12 @@ def join(trees: Sequence[Any]) -> Any:
     return trees[0] if len(trees) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
 
 
-def side_by_side(one: Callable, arrays: Any) -> Any:
+def side_by_side(one: Callable[[Any], Any], arrays: Any) -> Any:
     """`one` of every row: at once on an accelerator, one after the other on a CPU."""
     return jax.lax.map(one, arrays) if jax.default_backend() == "cpu" else jax.vmap(one)(arrays)
 
 
-def over_seeds(function: Callable, *, double_precision: bool = False) -> Callable:
+def over_seeds(function: Callable[..., Any], *, double_precision: bool = False) -> Callable[..., Any]:
     """`function` of one seed → a compiled function whose array arguments and results have a leading seed axis.
 
     On an accelerator the seeds are vmapped: they fill a device that one of them leaves idle. On a CPU they are mapped
@@ -69,12 +69,12 @@ def over_seeds(function: Callable, *, double_precision: bool = False) -> Callabl
     but two programs in two threads can starve XLA's thread pool and hang.)
     """
 
-    def batched(*args):
+    def batched(*args: Any) -> Any:
         return over_rows(lambda row: function(*row), args, side_by_side)
 
     compiled = eqx.filter_jit(batched)
 
-    def call(*args):
+    def call(*args: Any) -> Any:
         with jax.enable_x64(double_precision):
             return compiled(*args)
 

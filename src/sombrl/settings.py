@@ -1,4 +1,4 @@
-"""The settings of the paper as plain data, read by the loop only."""
+"""The settings of the paper as plain data, read only by the training loops."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ class FiniteHorizon:
     task_weight: float = dataclasses.field(default=1.0, init=False)
     rule: UpdateRule = dataclasses.field(default="fixed", init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """An episode has at least one decision."""
         if self.horizon < 1:
             raise SombrlError(f"the episode length must be at least 1 decision, not {self.horizon}.")
@@ -52,7 +52,7 @@ class Discounted:
     task_weight: float = dataclasses.field(default=1.0, init=False)
     rule: UpdateRule = dataclasses.field(default="fixed", init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """γ must make the series converge."""
         if not 0 < self.discount < 1:
             raise SombrlError(f"--discount must lie strictly between 0 and 1, not {self.discount}.")
@@ -93,7 +93,7 @@ class NonEpisodic:
     discount: float = dataclasses.field(default=1.0, init=False)
     task_weight: float = dataclasses.field(default=1.0, init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """At least one decision between updates, and a positive C."""
         if self.update_every < 1:
             raise SombrlError(f"--update-every must be at least 1 decision, not {self.update_every}.")
@@ -133,30 +133,30 @@ class Unsupervised:
 
     @property
     def resets(self) -> bool:
-        """As `base`."""
+        """Whether every iteration begins with a reset."""
         return self.base.resets
 
     @property
     def discount(self) -> float:
-        """As `base`."""
+        """γ of the returns."""
         return self.base.discount
 
     @property
     def rule(self) -> UpdateRule:
-        """As `base`."""
+        """When the model is updated."""
         return self.base.rule
 
     @property
     def longest(self) -> int:
-        """As `base`."""
+        """No chunk has more decisions than this."""
         return self.base.longest
 
     def chunk_length(self, iteration: int) -> int:
-        """As `base`."""
+        """Decisions between two updates of the model."""
         return self.base.chunk_length(iteration)
 
     def update_due(self, gathered: float, decisions: int) -> bool:
-        """As `base`."""
+        """Whether a chunk ends early."""
         return self.base.update_due(gathered, decisions)
 
 

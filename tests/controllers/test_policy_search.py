@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from sombrl.controllers.initial_states import AbstractStarts, StoredStarts, starts_of
+from sombrl.controllers.initial_states import AbstractInitialStates, StoredInitialStates, initial_states_of
 from sombrl.controllers.policy_search import SEARCH_SAC, PolicySearch, PolicySearchConfig, SearchState
 from sombrl.exploration.bonus import EpistemicMean, NoBonus
 from sombrl.records import SombrlError
@@ -32,7 +32,7 @@ SAC = replace(SEARCH_SAC, hidden=(8, 8), batch_size=8)
 EMPTY = Replay.empty(4, 1, 1)
 
 
-class At(AbstractStarts):
+class At(AbstractInitialStates):
     """Always the same place."""
 
     x: float = eqx.field(static=True)
@@ -243,8 +243,8 @@ def test_refuses_real_data():
 def test_starts_of_a_simulator_are_those_it_was_reset_to():
     from sombrl.envs.registry import make_envs
 
-    starts = starts_of(make_envs("Pendulum-v1", [0, 1]))
-    assert isinstance(starts, StoredStarts) and starts.obs.shape == (64, 3)
+    starts = initial_states_of(make_envs("Pendulum-v1", [0, 1]))
+    assert isinstance(starts, StoredInitialStates) and starts.obs.shape == (64, 3)
     np.testing.assert_allclose(starts.obs[:, 0] ** 2 + starts.obs[:, 1] ** 2, 1.0, rtol=1e-5)
     assert len(np.unique(starts.obs[:, 2])) == 64
     assert any(np.array_equal(starts(key=jr.key(0)), row) for row in starts.obs)
@@ -255,7 +255,7 @@ def test_starts_of_a_world_are_its_resets():
 
     envs = make_envs("pendulum", [0], env_kwargs={"start": "random"})
     world = envs.world
-    np.testing.assert_array_equal(starts_of(envs)(key=jr.key(3)), world.observe(world.reset(key=jr.key(3))))
+    np.testing.assert_array_equal(initial_states_of(envs)(key=jr.key(3)), world.observe(world.reset(key=jr.key(3))))
 
 
 def test_sac_is_not_shown_the_bonus_twice():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.signal import correlate2d
 
-from sombrl.dreamer.decoder import Canvas, Decoder
+from sombrl.dreamer.decoder import Decoder, InnermostMap
 from sombrl.dreamer.rssm import Latent
 from sombrl.dreamer.sizes import SIZES
 from sombrl.envs.layout import Part
@@ -51,7 +51,7 @@ def some_latent(key):
 
 def test_a_block_of_the_memory_paints_its_own_channels_everywhere(key):
     """Two channels per block. The latents are zero, and so is what the network makes of them."""
-    canvas = Canvas(3, 3, 16, TINY, key=key)
+    canvas = InnermostMap(3, 3, 16, TINY, key=key)
     deter = jnp.zeros(64).at[8 * 5 : 8 * 6].set(1.0)
     image = np.asarray(canvas(Latent(deter, jnp.zeros((4, 4)))))
     expected = np.zeros((3, 3, 16))

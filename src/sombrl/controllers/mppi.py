@@ -1,7 +1,7 @@
 """MPPI (Williams et al. 2017): every candidate counts, weighted by the exponential of its return."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -44,7 +44,7 @@ class MPPIConfig(Configuration, prefix="mppi"):
 
 
 class MPPIState(eqx.Module):
-    """What one decision leaves to the next, and how it went."""
+    """What one decision passes to the next, and its statistics."""
 
     plan: Float[Array, "horizon plan"]  # the warm start, already shifted by one
     num_nan: Int[Array, ""]  # candidates of the last decision without a finite return
@@ -98,16 +98,16 @@ class MPPI(AbstractController):
         config = self.config
         noise_key, particle_key = jr.split(key)
 
-        def iterate(i, carry):
+        def iterate(i: Any, carry: tuple[Array, ...]) -> tuple[Array, ...]:
             mean, variance, best_score, num_nan = carry
             key = jr.fold_in(noise_key, i)
             plans = sample_plans(mean, jnp.sqrt(variance), config.num_samples, config.noise_exponent, key=key)
-            # Cloned, i.e. reused on purpose: all iterations of a decision meet the same random numbers.
+            # Cloned, i.e. reused on purpose: all iterations of a decision use the same random numbers.
             particles_key = jr.clone(particle_key)
             scores = score_candidates(mdp, belief, plans, particles=config.particles, key=particles_key)
             finite = jnp.isfinite(scores)
             new_mean, new_variance = weighted_moments(plans, softmax_weights(scores, config.temperature))
-            found = jnp.any(finite)  # otherwise the search goes on from where it was
+            found = jnp.any(finite)  # otherwise the search keeps its distribution
             update = jnp.where(found, config.std_update, 0.0).astype(jnp.float32)
             return (
                 jnp.where(found, new_mean, mean),

@@ -1,4 +1,4 @@
-"""What sampling planners search with: coloured noise along time, and candidate plans made from it."""
+"""The noise of sampling planners: coloured along time, and candidate plans made from it."""
 
 import math
 
@@ -14,14 +14,14 @@ def coloured_noise(
     """Gaussian sequences along the last axis with power spectrum f^-exponent; other axes are independent.
 
     Timmer & König (1995): draw the Fourier coefficients, scale them by f^(-exponent/2), transform back. 0 is
-    white; larger values give smoother sequences, which push a sluggish system further than white noise does.
+    white; larger values give smoother sequences, which move a slow system further than white noise does.
 
     Every element has variance exactly 1, at any length. The `colorednoise` package, and the planners built on
     it, divide by a std that forgets the constant term and half of the Nyquist one: their noise is larger (4%
     for white noise of length 20) and undefined for length 1.
     """
     *batch, horizon = shape
-    # The constant has no frequency; like the reference it gets the lowest one, so that it stays finite.
+    # The constant has frequency 0; as in the reference it gets the lowest other one, so that it stays finite.
     frequency = jnp.maximum(jnp.fft.rfftfreq(horizon, dtype=jnp.float32), 1.0 / horizon)
     amplitude = frequency ** (-exponent / 2)
     bins = amplitude.shape[0]
@@ -32,7 +32,7 @@ def coloured_noise(
     real_scale = jnp.where(real, math.sqrt(2.0), 1.0) * amplitude / std
     imag_scale = jnp.where(real, 0.0, 1.0) * amplitude / std
 
-    def sequence(normal):
+    def sequence(normal: Array) -> Array:
         return jnp.fft.irfft(jax.lax.complex(normal[0] * real_scale, normal[1] * imag_scale), n=horizon)
 
     # Drawn flat: threefry in three dimensions gives the same numbers, but on a CPU (jax 0.10) it takes five

@@ -1,9 +1,9 @@
-"""A policy found inside the model: soft actor-critic on many imagined rollouts side by side (SimFSVGD, appendix D.2).
+"""Policy search in the model: soft actor-critic on many imagined rollouts in parallel (SimFSVGD, appendix D.2).
 
-Between two real episodes the model stands still, so it is an environment that costs nothing: rollouts of the policy
-fill a buffer of imagined transitions, whose rewards are r + λₙ‖σₙ‖, and SAC learns from the buffer as if they were
-real. Half of the rollouts begin where real episodes do, half where real data have been. Of all snapshots of the policy,
-and of all tries, the one with the highest Jₙ in the model is driven.
+Between two real episodes the model does not change, so it serves as an environment: rollouts of the policy fill a
+buffer of imagined transitions with rewards r + λₙ‖σₙ‖, and SAC learns from the buffer as if they were real. Half of the
+rollouts begin where real episodes do, half at visited states. Of all snapshots of the policy, and of all tries, the one
+with the highest Jₙ in the model is executed.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.config.check import Configuration
 from sombrl.controllers.base import AbstractController
-from sombrl.controllers.initial_states import AbstractStarts
+from sombrl.controllers.initial_states import AbstractInitialStates
 from sombrl.controllers.sac import SAC, SACState
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.controllers.sac_losses import gaussian, sample_actions
@@ -89,30 +89,30 @@ SEARCH_SAC = SACConfig(
     soft_reset_every=None,
     bonus_weight_lr=0.0,
 )
-"""SAC inside the model: fewer, larger and bolder updates than published (batches of 64, learning rates of 3e-4, half a
-million updates) and a policy that stays more random while it learns."""
+"""SAC inside the model: fewer and larger updates than published (batches of 64, learning rates of 3e-4, half a million
+updates), and a policy that stays more random while it learns."""
 
 
 class SearchState(eqx.Module):
-    """The policy that is driven, and what the next searches may begin with."""
+    """The policy that is executed, and the networks that the next searches may begin with."""
 
     actor: MLP
     sac: SACState  # of every try, in a leading axis
 
 
 class Rollouts(eqx.Module):
-    """Imagined rollouts on their way."""
+    """The current states of imagined rollouts."""
 
     obs: Float[Array, "rollouts obs"]
     age: Int[Array, " rollouts"]  # decisions since each began
 
 
-class Dream(Replay):
-    """A buffer of imagined transitions. It is filled before anybody samples from it."""
+class ImaginedReplay(Replay):
+    """A buffer of imagined transitions, which is filled before it is first sampled."""
 
     @property
     def at_least(self) -> int:
-        """A round's."""
+        """The first round fills some."""
         return 1
 
 
@@ -121,7 +121,7 @@ class Search(eqx.Module):
 
     sac: SACState
     rollouts: Rollouts
-    dream: Dream
+    replay: ImaginedReplay
     best: MLP
     best_value: Float[Array, ""]
 
@@ -130,18 +130,24 @@ class PolicySearch(AbstractController):
     """Improving is a whole training of SAC; acting is one pass through the best actor found, without noise."""
 
     sac: SAC
-    starts: AbstractStarts
+    initial_states: AbstractInitialStates
     config: PolicySearchConfig = eqx.field(static=True, default_factory=PolicySearchConfig)
 
-    def __init__(self, obs_dim: int, starts: AbstractStarts, config: PolicySearchConfig, sac: SACConfig = SEARCH_SAC):
+    def __init__(
+        self,
+        obs_dim: int,
+        initial_states: AbstractInitialStates,
+        config: PolicySearchConfig,
+        sac: SACConfig = SEARCH_SAC,
+    ):
         if sac.imagined != "none":
-            raise SombrlError("policies are searched for on imagined data alone: leave --sac.imagined none.")
+            raise SombrlError("policy search learns from imagined data alone: leave --sac.imagined none.")
         self.sac = SAC(obs_dim, dataclasses.replace(sac, updates_per_call=config.updates), deterministic=True)
-        self.starts, self.config = starts, config
+        self.initial_states, self.config = initial_states, config
 
     @property
     def learns(self) -> bool:
-        """It has a policy."""
+        """Its state is a policy."""
         return True
 
     def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> SearchState:
@@ -174,25 +180,25 @@ class PolicySearch(AbstractController):
         return SearchState(actor, sac), metrics
 
     def _keys(self, key: Key[Array, ""]) -> Key[Array, " tries"]:
-        """One for every try; a single one has the key itself."""
+        """A key for every try; a single try uses the key itself."""
         return key[None] if self.config.tries == 1 else jr.split(key, self.config.tries)
 
     def _search(
         self, last: SACState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[MLP, SACState, dict[str, Float[Array, ""]]]:
-        """`rounds` rounds in the model: the best of `snapshots` snapshots, and how SAC is left."""
+        """`rounds` rounds in the model: the best of `snapshots` snapshots, the state of SAC, and metrics."""
         config = self.config
         init_key, start_key, age_key, judge_key, search_key = jr.split(key, 5)
         alone = self._task_alone(mdp)
         sac = self.sac.init(alone, key=init_key) if config.fresh else last
         obs = self._begin(replay, config.rollouts, key=start_key)
-        # Of all ages from the first round on, so that they do not begin anew all at once.
+        # Of all ages from the first round on, so that they do not all restart at once.
         age = jr.randint(age_key, (config.rollouts,), 0, config.horizon)
-        dream = Replay.empty(config.capacity, obs.shape[1], mdp.action_dim)
+        imagined = Replay.empty(config.capacity, obs.shape[1], mdp.action_dim)
         search = Search(
             sac=sac,
             rollouts=Rollouts(obs, age),
-            dream=Dream(dream.data, dream.added),
+            replay=ImaginedReplay(imagined.data, imagined.added),
             best=sac.actor,
             best_value=jnp.asarray(-jnp.inf, jnp.float32),
         )
@@ -200,10 +206,10 @@ class PolicySearch(AbstractController):
 
         def one_round(search: Search, key: Key[Array, ""]) -> tuple[Search, dict[str, Float[Array, ""]]]:
             rollout_key, learn_key = jr.split(key)
-            rollouts, dream = self._unroll(search, mdp, replay, key=rollout_key)
-            sac, metrics = self.sac.improve(search.sac, alone, dream, key=learn_key)
-            where = lambda s: (s.sac, s.rollouts, s.dream)  # noqa: E731
-            return eqx.tree_at(where, search, (sac, rollouts, dream)), metrics
+            rollouts, imagined = self._unroll(search, mdp, replay, key=rollout_key)
+            sac, metrics = self.sac.improve(search.sac, alone, imagined, key=learn_key)
+            where = lambda s: (s.sac, s.rollouts, s.replay)  # noqa: E731
+            return eqx.tree_at(where, search, (sac, rollouts, imagined)), metrics
 
         def one_snapshot(search: Search, keys: Key[Array, " rounds"]) -> tuple[Search, Any]:
             search, metrics = jax.lax.scan(one_round, search, keys)
@@ -227,7 +233,7 @@ class PolicySearch(AbstractController):
 
     def _unroll(
         self, search: Search, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
-    ) -> tuple[Rollouts, Dream]:
+    ) -> tuple[Rollouts, ImaginedReplay]:
         """`unroll` decisions of every rollout with the policy's noise, and the buffer with them in it."""
         config = self.config
 
@@ -240,7 +246,7 @@ class PolicySearch(AbstractController):
                 rollouts.obs, action, config.reward_scale * reward, next_obs, ended, jnp.zeros_like(ended)
             )
             age = rollouts.age + 1
-            # What is not finite begins anew as well: a model may diverge far from its data.
+            # A rollout that is not finite restarts as well: a model may diverge far from its data.
             over = ended | (age >= config.horizon) | ~jnp.all(jnp.isfinite(next_obs), axis=1)
             begun = self._begin(replay, config.rollouts, key=start_key)
             obs = jnp.where(over[:, None], begun, next_obs)
@@ -249,13 +255,13 @@ class PolicySearch(AbstractController):
         rollouts, rows = jax.lax.scan(decide, search.rollouts, jr.split(key, config.unroll))
         rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
         finite = jnp.all(jnp.isfinite(rows.next_obs), axis=1) & jnp.isfinite(rows.reward)
-        dream = search.dream.add(rows, finite)
-        return rollouts, Dream(dream.data, dream.added)
+        imagined = search.replay.add(rows, finite)
+        return rollouts, ImaginedReplay(imagined.data, imagined.added)
 
     def _begin(self, replay: Replay, number: int, *, key: Key[Array, ""]) -> Float[Array, "number obs"]:
-        """Where rollouts begin: real starts, or visited states as far as there are any."""
+        """Where rollouts begin: real initial states, or visited states once there are any."""
         choice_key, start_key, visited_key = jr.split(key, 3)
-        fresh = jax.vmap(lambda key: self.starts(key=key))(jr.split(start_key, number))
+        fresh = jax.vmap(lambda key: self.initial_states(key=key))(jr.split(start_key, number))
         visited = replay.sample(number, key=visited_key).obs
         real = jr.uniform(choice_key, (number,), jnp.float32) < self.config.start_share
         return jnp.where((real | (replay.count == 0))[:, None], fresh, visited)
@@ -264,10 +270,10 @@ class PolicySearch(AbstractController):
         """Jₙ of the policy's mode: the mean return of imagined episodes from real starts, the bonus in it."""
         config = self.config
         start_key, step_key = jr.split(key)
-        obs = jax.vmap(lambda key: self.starts(key=key))(jr.split(start_key, config.judged_rollouts))
+        obs = jax.vmap(lambda key: self.initial_states(key=key))(jr.split(start_key, config.judged_rollouts))
         running = jnp.ones(config.judged_rollouts, jnp.float32)
 
-        def decide(carry, key: Key[Array, ""]):
+        def decide(carry: tuple[Array, Array, Array], key: Key[Array, ""]) -> tuple[Any, None]:
             obs, running, total = carry
             action = jax.vmap(lambda obs: jnp.tanh(gaussian(actor, obs)[0]))(obs)
             next_obs, reward, ended = _step(mdp, obs, action, key=key)
@@ -278,16 +284,20 @@ class PolicySearch(AbstractController):
         return jnp.mean(total)
 
     def _task_alone(self, mdp: ImaginedMDP) -> ImaginedMDP:
-        """What SAC sees: imagined rewards have the bonus and the task's weight in them already."""
+        """The MDP for SAC: imagined rewards include the bonus and the task's weight already."""
         one, zero = jnp.ones((), jnp.float32), jnp.zeros((), jnp.float32)
         where = lambda m: (m.bonus, m.bonus_weight, m.task_weight)  # noqa: E731
-        return eqx.tree_at(where, mdp, (NoBonus(), zero, one), is_leaf=lambda leaf: leaf is mdp.bonus)
+        alone: ImaginedMDP = eqx.tree_at(where, mdp, (NoBonus(), zero, one), is_leaf=lambda leaf: leaf is mdp.bonus)
+        return alone
 
 
 def _step(
     mdp: ImaginedMDP, obs: Float[Array, "batch obs"], action: Float[Array, "batch plan"], *, key: Key[Array, ""]
 ) -> tuple[Float[Array, "batch obs"], Float[Array, " batch"], Bool[Array, " batch"]]:
-    """One imagined decision everywhere: next observations, rewards with the bonus in them, and what has ended."""
-    step = jax.vmap(lambda obs, action, key: mdp.step(obs, action, key=key))
-    next_obs, reward, discount = step(obs, action, jr.split(key, obs.shape[0]))
+    """One imagined decision of every rollout: next observations, rewards with the bonus, and which tasks have ended."""
+
+    def step(obs: Array, action: Array, key: Key[Array, ""]) -> tuple[State, Array, Array]:
+        return mdp.step(obs, action, key=key)
+
+    next_obs, reward, discount = jax.vmap(step)(obs, action, jr.split(key, obs.shape[0]))
     return next_obs, reward, discount == 0

@@ -1,5 +1,7 @@
 """Imagined rollouts and their returns: the only scan over time."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -12,13 +14,13 @@ from sombrl.records import State
 def imagined_return(
     mdp: ImaginedMDP, state: State, actions: Float[Array, "horizon plan"], *, key: Key[Array, ""]
 ) -> Float[Array, ""]:
-    """Σ_t (Π discounts) · reward along one imagined trajectory; nothing is earned once the task has ended."""
+    """Σ_t (Π discounts) · reward along one imagined trajectory; the reward is 0 once the task has ended."""
 
-    def step(carry, inputs):
+    def step(carry: tuple[State, Array, Array], inputs: tuple[Array, Array]) -> tuple[Any, None]:
         state, alive, total = carry
         action, time = inputs
         state, reward, discount = mdp.step(state, action, key=jr.fold_in(key, time))
-        # Not alive * reward alone: what a model makes up after the end may be NaN, and 0 · NaN is NaN.
+        # Not alive * reward alone: predictions after the end may be NaN, and 0 · NaN is NaN.
         earned = jnp.where(alive > 0, alive * reward, jnp.zeros_like(reward))
         return (state, alive * discount, total + earned), None
 
@@ -39,13 +41,13 @@ def score_candidates(
 ) -> Float[Array, " batch"]:
     """The return of each candidate, averaged over particles.
 
-    Every candidate meets the same random numbers, so differences between scores are differences between
-    candidates. A deterministic MDP needs one particle only. NaN loses, and so does +inf, with which a
-    diverging model would win: whatever is not finite scores -inf.
+    Every candidate uses the same random numbers, so differences between scores are differences between
+    candidates. A deterministic MDP needs one particle only. A return that is not finite scores -inf: otherwise
+    a diverging model could win with +inf.
     """
     keys = jr.split(key, particles if mdp.stochastic else 1)
 
-    def score(actions):
+    def score(actions: Array) -> Array:
         return jnp.mean(jax.vmap(lambda k: imagined_return(mdp, state, actions, key=k))(keys))
 
     scores = jax.vmap(score)(candidates)

@@ -47,14 +47,14 @@ Bonus = Callable[[Float[Array, "batch obs"], Float[Array, "batch plan"]], Float[
 
 
 class SACState(eqx.Module):
-    """All that is learned, with the optimisers' memory and the last value of each metric."""
+    """All that is learned, the optimisers' states, and the last value of each metric."""
 
     actor: MLP
     target_actor: MLP  # π̄, against which λ is tuned
     critic: MLP | BroNet  # two, stacked
     target_critic: MLP | BroNet
     log_temperature: Float[Array, ""]  # log α
-    log_bonus_factor: Float[Array, ""]  # what λ is multiplied with
+    log_bonus_factor: Float[Array, ""]  # what λ is multiplied by
     statistics: BonusStatistics
     actor_memory: Any
     critic_memory: Any
@@ -65,7 +65,7 @@ class SACState(eqx.Module):
 
 
 class Draws(eqx.Module):
-    """What a block of updates leaves to chance."""
+    """The random numbers of a block of updates."""
 
     real: Transition  # the batches, one after the other
     next_action: Float[Array, "rows plan"]  # noise of u' ~ π(·|x')
@@ -83,7 +83,7 @@ class SAC(AbstractController):
 
     @property
     def learns(self) -> bool:
-        """It has a policy."""
+        """Its state is a policy."""
         return True
 
     def for_evaluation(self) -> "SAC":
@@ -152,7 +152,7 @@ class SAC(AbstractController):
             draws = jax.vmap(lambda i: self._draw(mdp, replay, size, jr.fold_in(key, i)))(jnp.arange(number))
             return jax.lax.scan(lambda s, d: (self._block(s, mdp, size, d), None), state, draws)[0]
 
-        enough = replay.at_least >= config.learning_starts  # known now: the compiled program need not ask
+        enough = replay.at_least >= config.learning_starts  # known at compile time: no check in the program
         state = learn(state) if enough else _when(replay.count >= config.learning_starts, learn, state)
         metrics = {f"policy/{name}": value for name, value in state.latest.items()}
         metrics["policy/temperature"] = _exp(state.log_temperature)
@@ -160,7 +160,7 @@ class SAC(AbstractController):
         return state, metrics
 
     def _draw(self, mdp: ImaginedMDP, replay: Replay, size: int, key: Key[Array, ""]) -> Draws:
-        """What a block leaves to chance. Drawn for all blocks at once, outside their loop."""
+        """The random numbers of a block. Drawn for all blocks at once, outside their loop."""
         config = self.config
         real = replay.sample(size * config.batch_size, key=role_key(key, "batch"))
         real = eqx.tree_at(lambda rows: rows.reward, real, mdp.task_weight * real.reward)
@@ -228,7 +228,8 @@ class SAC(AbstractController):
             next_action=next_action,
             next_soft=soft,
         )
-        return jax.tree.map(lambda leaf: leaf.reshape(steps, size, *leaf.shape[1:]), flat_rows)
+        rows_by_step: CriticRows = jax.tree.map(lambda leaf: leaf.reshape(steps, size, *leaf.shape[1:]), flat_rows)
+        return rows_by_step
 
     def _weighted(
         self, state: SACState, mdp: ImaginedMDP, statistics: BonusStatistics, raw: Float[Array, " batch"]
@@ -244,13 +245,13 @@ class SAC(AbstractController):
         """A gradient step and a Polyak step of the targets per batch."""
         optimiser = self._optimiser(self.config.critic_lr)
 
-        def step(carry, batch: CriticRows, tau):
+        def step(carry: tuple[Any, ...], batch: CriticRows, tau: Array) -> tuple[Any, ...]:
             critic, target, memory, _ = carry
             (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(critic, target, batch)
             critic, memory = _descend(optimiser, gradient, memory, critic)
             return critic, polyak(target, critic, tau), memory, (loss, jnp.mean(q))
 
-        def body(carry, x):
+        def body(carry: tuple[Any, ...], x: tuple[CriticRows, Array, Array | None]) -> tuple[tuple[Any, ...], None]:
             batch, tau, due = x
             if due is None:
                 return step(carry, batch, tau), None
@@ -262,11 +263,12 @@ class SAC(AbstractController):
         else:
             carry, _ = jax.lax.scan(body, carry, (rows, tau, due))
         critic, target, memory, (loss, q) = carry
-        return eqx.tree_at(
+        stepped: SACState = eqx.tree_at(
             lambda s: (s.critic, s.target_critic, s.critic_memory, s.latest["critic_loss"], s.latest["q"]),
             state,
             (critic, target, memory, loss, q),
         )
+        return stepped
 
     def _policy_step(self, state: SACState, mdp: ImaginedMDP, obs: Float[Array, "batch obs"], draws: Draws) -> SACState:
         """One step of the actor, of its slow copy, of α and of λ."""
@@ -275,7 +277,7 @@ class SAC(AbstractController):
         if raw_bonus is not None:
             slow_raw = raw_bonus(obs, sample_actions(state.target_actor, obs, draws.target_action)[0])
 
-        def loss_of(actor: MLP):
+        def loss_of(actor: MLP) -> tuple[Array, tuple[Array, BonusStatistics, Array]]:
             action, log_prob = sample_actions(actor, obs, draws.action)
             q = twin_q(state.critic, obs, action)
             bonus, statistics, raw = jnp.zeros_like(log_prob), state.statistics, jnp.zeros_like(log_prob)
@@ -322,15 +324,16 @@ class SAC(AbstractController):
         log_factor, memory = _descend(optimiser, gradient, state.factor_memory, state.log_bonus_factor)
         latest = state.latest | {"bonus": jnp.mean(raw), "bonus_gap": gap}
 
-        def where(s: SACState):
+        def where(s: SACState) -> tuple[Any, ...]:
             return s.statistics, s.log_bonus_factor, s.factor_memory, s.latest
 
         new = statistics, log_factor, memory, latest
         kept = jax.tree.map(lambda a, b: jnp.where(mdp.bonus_weight > 0, a, b), new, where(state))
-        return eqx.tree_at(where, state, kept)
+        tuned: SACState = eqx.tree_at(where, state, kept)
+        return tuned
 
     def renew(self, state: SACState, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> SACState:
-        """A soft reset: mix fresh parameters into the critics, each its own, and forget what Adam knew about them."""
+        """A soft reset: mix fresh parameters into each critic, and reset their Adam state."""
         config = self.config
         keys = jr.split(key, 4)
         critic = soft_reset(state.critic, self._critic(mdp, keys[0]), config.reset_mix)
@@ -344,7 +347,9 @@ class SAC(AbstractController):
         actor = soft_reset(state.actor, self._actor(mdp, keys[2]), config.reset_mix)
         target_actor = soft_reset(state.target_actor, self._actor(mdp, keys[3]), config.reset_mix)
         memory = self._optimiser(config.actor_lr).init(actor)
-        return eqx.tree_at(lambda s: (s.actor, s.target_actor, s.actor_memory), state, (actor, target_actor, memory))
+        where = lambda s: (s.actor, s.target_actor, s.actor_memory)  # noqa: E731
+        reset: SACState = eqx.tree_at(where, state, (actor, target_actor, memory))
+        return reset
 
     def _actor(self, mdp: ImaginedMDP, key: Key[Array, ""]) -> MLP:
         """Two heads: the mean and the log-std."""

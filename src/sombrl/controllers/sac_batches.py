@@ -12,10 +12,10 @@ from sombrl.controllers.sac_config import SACConfig
 from sombrl.controllers.sac_losses import sample_actions
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.networks.mlp import MLP
-from sombrl.records import Transition
+from sombrl.records import State, Transition
 
 Role = Literal["batch", "imagine", "rollout", "shuffle", "next_action", "action", "target_action"]
-"""What random numbers are drawn for. A key each, so that what one role draws does not shift another's."""
+"""The uses of random numbers. Each has a key of its own, so that a change in one does not shift another."""
 
 
 def role_key(key: Key[Array, ""], role: Role) -> Key[Array, ""]:
@@ -37,7 +37,8 @@ def imagine(config: SACConfig, actor: MLP, mdp: ImaginedMDP, real: Transition, k
     if config.imagined == "branched":
         return _branched(config, actor, mdp, real.obs[: -(-total // config.rollout_length)], total, key)
     next_obs = _propagate(mdp, real.obs, real.action, role_key(key, "imagine"))
-    return eqx.tree_at(lambda rows: rows.next_obs, real, next_obs)
+    imagined: Transition = eqx.tree_at(lambda rows: rows.next_obs, real, next_obs)
+    return imagined
 
 
 def _branched(
@@ -52,18 +53,22 @@ def _branched(
         reward = mdp.task_weight * jax.vmap(mdp.task.reward)(obs, action, next_obs)
         ended = jax.vmap(mdp.task.terminated)(obs, action, next_obs)
         rows = Transition(obs, action, reward, next_obs, ended, jnp.zeros_like(ended))
-        return jnp.where(ended[:, None], start, next_obs), rows  # what has ended starts anew: no row is wasted
+        return jnp.where(ended[:, None], start, next_obs), rows  # what has ended restarts: no row is wasted
 
     _, rows = jax.lax.scan(forward, start, jr.split(role_key(key, "rollout"), config.rollout_length))
     order = jr.permutation(role_key(key, "shuffle"), config.rollout_length * start.shape[0])[:total]
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[order], rows)
+    shuffled: Transition = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[order], rows)
+    return shuffled
 
 
 def _propagate(
     mdp: ImaginedMDP, obs: Float[Array, "batch obs"], action: Float[Array, "batch plan"], key: Key[Array, ""]
 ) -> Float[Array, "batch obs"]:
-    step = jax.vmap(lambda obs, action, key: mdp.propagation(mdp.dynamics, obs, action, key=key))
-    return step(obs, action, jr.split(key, obs.shape[0]))
+    def step(obs: Array, action: Array, key: Key[Array, ""]) -> State:
+        return mdp.propagation(mdp.dynamics, obs, action, key=key)
+
+    next_obs: Array = jax.vmap(step)(obs, action, jr.split(key, obs.shape[0]))
+    return next_obs
 
 
 def batches_of(config: SACConfig, size: int) -> int:
@@ -81,7 +86,8 @@ def schedule(
     """The critic steps of `size` updates, `updates` having been done; `imagined` None is model-free."""
 
     def batches(rows: Transition) -> Transition:
-        return jax.tree.map(lambda leaf: leaf.reshape(size, config.batch_size, *leaf.shape[1:]), rows)
+        batched: Transition = jax.tree.map(lambda leaf: leaf.reshape(size, config.batch_size, *leaf.shape[1:]), rows)
+        return batched
 
     real = batches(real)
     tau = jnp.full(size, config.tau, jnp.float32)

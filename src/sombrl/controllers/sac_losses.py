@@ -20,14 +20,17 @@ LOG_STD_BOUNDS = (-10.0, 2.0)
 LOG_WEIGHT_BOUND = math.log(1e8)
 """α and λ stay within [1e-8, 1e8]."""
 STD_FLOOR = 1e-3
-"""A bonus that varies by less than this is not blown up."""
+"""The least std that a bonus is divided by."""
 COUNT_CAP = 1e6
-"""Running statistics forget after so many values: no new batch ever counts for less than its share of this."""
+"""The count of running statistics stops here, so that new batches always keep some weight."""
+
+Actor = Callable[[Float[Array, " obs"]], Float[Array, " heads"]]
+"""A network from an observation to the mean and the log-std of the policy's Gaussian, side by side."""
 
 BonusScale = Literal["z-score", "scale", "none"]
 
 
-def gaussian(actor: Callable, obs: Float[Array, " obs"]) -> tuple[Float[Array, " plan"], Float[Array, " plan"]]:
+def gaussian(actor: Actor, obs: Float[Array, " obs"]) -> tuple[Float[Array, " plan"], Float[Array, " plan"]]:
     """The mean and log-std of the Gaussian that the tanh squashes, at one state."""
     mean, log_std = jnp.split(actor(obs), 2)
     return mean, jnp.clip(log_std, *LOG_STD_BOUNDS)
@@ -44,7 +47,7 @@ def squash(
 
 
 def sample_actions(
-    actor: Callable, obs: Float[Array, "batch obs"], noise: Float[Array, "batch plan"]
+    actor: Actor, obs: Float[Array, "batch obs"], noise: Float[Array, "batch plan"]
 ) -> tuple[Float[Array, "batch plan"], Float[Array, " batch"]]:
     """An action and its log-probability at each state, reparametrised."""
     return jax.vmap(lambda obs, noise: squash(*gaussian(actor, obs), noise))(obs, noise)
@@ -53,9 +56,10 @@ def sample_actions(
 def twin_q(
     critics: Any, obs: Float[Array, "batch obs"], action: Float[Array, "batch plan"]
 ) -> Float[Array, "critics batch"]:
-    """What each critic says. Their parameters are stacked, so this is one program."""
+    """The value of each critic. Their parameters are stacked, so this is one program."""
     inputs = jnp.concatenate([obs, action], axis=1)
-    return jax.vmap(lambda critic: jax.vmap(critic)(inputs)[:, 0])(critics)
+    q: Array = jax.vmap(lambda critic: jax.vmap(critic)(inputs)[:, 0])(critics)
+    return q
 
 
 class CriticRows(eqx.Module):
@@ -92,8 +96,8 @@ def actor_loss(
     temperature: Float[Array, ""],
 ) -> Float[Array, ""]:
     """-mean (min Q(x, u) - α log π(u|x) + λ I(x, u)); `bonus` has λ in it."""
-    # Pairwise: the gradient of a reduction looks for who equals the least, and XLA may have computed q anew with other
-    # rounding, so that nobody does and the gradient is 0/0.
+    # Pairwise: the gradient of jnp.min compares every q with the least one, and XLA may have recomputed q with other
+    # rounding, so that none is equal and the gradient is 0/0.
     least = functools.reduce(jnp.minimum, q)
     return -jnp.mean(least - temperature * log_prob + bonus)
 

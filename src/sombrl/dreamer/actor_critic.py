@@ -62,7 +62,7 @@ def imagine(
 
 
 class Judged(eqx.Module):
-    """What the critic makes of an imagined trajectory."""
+    """The critic's values and returns of an imagined trajectory."""
 
     logits: Float[Array, "decisions bins"]  # of the value at the states that are left; they carry its gradient
     values: Float[Array, " decisions"]

@@ -1,4 +1,4 @@
-"""The layers that all of Dreamer is made of: dense and block-dense, each followed by RMS norm and SiLU.
+"""The layers of Dreamer: dense and block-dense, each followed by RMS norm and SiLU.
 
 Every layer maps one vector to one. Parameters are float32; a layer computes in the type of its
 parameters, so a copy of a network cast to bfloat16 computes in bfloat16. Norms are taken in float32 all the same.

@@ -70,12 +70,13 @@ def _meets(kernel: int, folded: bool, resolution: Resolution) -> np.ndarray:
         case "same":
             where = place + tap - reach  # in pixels of the unfolded image, from the first one of this square on
         case "half":
-            where = place + tap - (kernel - 2) // 2  # the border lacks an odd number, and one less at its beginning
+            where = place + tap - (kernel - 2) // 2  # the padding is odd, and one smaller at the beginning
         case "repeat":
             where = (place + tap - reach) // 2
         case "zeros":
             where = place + tap - reach - 1  # a pixel has the second place, a zero the first
-    return where[:, None, None] == (neighbour if resolution == "repeat" else 2 * neighbour + within)
+    met: np.ndarray = where[:, None, None] == (neighbour if resolution == "repeat" else 2 * neighbour + within)
+    return met
 
 
 def fold(image: Float[Array, "height width 1 channel"]) -> Float[Array, "height2 width2 4 channel"]:

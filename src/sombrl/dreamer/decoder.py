@@ -1,4 +1,4 @@
-"""Dreamer's decoder: what a latent state says the observation was, and how wrong that is."""
+"""Dreamer's decoder: the observation predicted from a latent state, and its loss."""
 
 import math
 from collections.abc import Iterable
@@ -21,10 +21,10 @@ from sombrl.records import SombrlError
 ENLARGING: dict[str, Resolution] = {"head": "repeat", "paper": "zeros"}
 
 
-class Canvas(eqx.Module):
+class InnermostMap(eqx.Module):
     """The innermost map: block by block from the recurrent state, plus a small network of the latents.
 
-    Every block of the recurrent state paints its own channels.
+    Every block of the recurrent state makes its own channels.
     """
 
     blocks: BlockLinear
@@ -45,16 +45,16 @@ class Canvas(eqx.Module):
         """The map."""
         height, width, channels = self.shape
         blocks = self.blocks.weight.shape[0]
-        painted = jnp.reshape(self.blocks(latent.deter), (blocks, height, width, channels // blocks))
-        painted = jnp.reshape(jnp.transpose(painted, (1, 2, 0, 3)), self.shape)
+        memory = jnp.reshape(self.blocks(latent.deter), (blocks, height, width, channels // blocks))
+        memory = jnp.reshape(jnp.transpose(memory, (1, 2, 0, 3)), self.shape)
         stoch = jnp.reshape(latent.stoch, -1)
-        return jax.nn.silu(self.norm(painted + jnp.reshape(self.output(self.hidden(stoch)), self.shape)))
+        return jax.nn.silu(self.norm(memory + jnp.reshape(self.output(self.hidden(stoch)), self.shape)))
 
 
-class Painter(eqx.Module):
+class ImageDecoder(eqx.Module):
     """All images of an observation, stacked: the innermost map, enlarged and convolved until it is large enough."""
 
-    canvas: Canvas
+    canvas: InnermostMap  # the name of the field is part of checkpoints
     convolutions: tuple[Conv, ...]
     norms: tuple[RMSNorm, ...]  # one less: the last convolution makes the image itself
     enlarging: Resolution = eqx.field(static=True)
@@ -63,7 +63,7 @@ class Painter(eqx.Module):
         canvas_key, *keys = jr.split(key, 1 + len(MULTIPLIERS[cnn]))
         depths = [multiplier * size.depth for multiplier in reversed(MULTIPLIERS[cnn])]
         outputs = [*depths[1:], sum(part.shape[2] for part in images)]
-        self.canvas = Canvas(*innermost(images), depths[0], size, key=canvas_key)
+        self.canvas = InnermostMap(*innermost(images), depths[0], size, key=canvas_key)
         self.convolutions = tuple(Conv(*sizes, key=k) for *sizes, k in zip(depths, outputs, keys, strict=True))
         self.norms = tuple(RMSNorm(channels) for channels in outputs[:-1])
         self.enlarging = ENLARGING[cnn]
@@ -81,7 +81,7 @@ class Painter(eqx.Module):
 class Decoder(eqx.Module):
     """One latent state to a prediction of every part of the observation."""
 
-    painter: Painter | None  # None without images
+    painter: ImageDecoder | None  # None without images; the name of the field is part of checkpoints
     mlp: MLP | None  # None without vectors and discrete values
     heads: tuple[Linear, ...]  # of the vectors and discrete values
     images: tuple[Part, ...] = eqx.field(static=True)
@@ -96,7 +96,7 @@ class Decoder(eqx.Module):
         image_key, mlp_key, head_key = jr.split(key, 3)
         self.painter, self.mlp, self.heads = None, None, ()
         if self.images:
-            self.painter = Painter(self.images, size, cnn, key=image_key)
+            self.painter = ImageDecoder(self.images, size, cnn, key=image_key)
         if self.vectors:
             self.mlp = MLP(size.features, size.units, LAYERS, key=mlp_key)
             keys = jr.split(head_key, len(self.vectors))

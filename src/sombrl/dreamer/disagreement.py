@@ -1,7 +1,7 @@
-"""How uncertain a latent model is: networks that predict the next latent, disagreeing where they saw little.
+"""The uncertainty of a latent model: networks that predict the next latent and disagree where there are few data.
 
-Plan2Explore's ensemble (Sekar et al., 2020) as SOMBRL uses it. It learns from the world model's states and never
-teaches them anything: no gradient leaves this file but to the ensemble's own parameters. `BonusWeight` is λ, which
+Plan2Explore's ensemble (Sekar et al., 2020) as SOMBRL uses it. It learns from the world model's states without changing
+them: gradients go to the ensemble's own parameters only. `BonusWeight` is λ, which
 says how much the disagreement counts.
 """
 
@@ -74,16 +74,17 @@ class LatentEnsemble(eqx.Module):
     def predict(
         self, features: Float[Array, " features"], action: Float[Array, " action"]
     ) -> Float[Array, "members target"]:
-        """What each member expects. Actions are cut to ±1, which is what the environment and the RSSM see of them."""
+        """Each member's prediction. Actions are clipped to ±1, as the environment and the RSSM clip them."""
         x = jax.lax.stop_gradient((features, jnp.clip(action, -1.0, 1.0).astype(features.dtype)))
-        return jax.vmap(lambda member: member(*x))(self.members).astype(jnp.float32)
+        predictions: Array = jax.vmap(lambda member: member(*x))(self.members)
+        return predictions.astype(jnp.float32)
 
     def sigma(
         self, features: Float[Array, " features"], action: Float[Array, " action"], how: SigmaName = "mean-std"
     ) -> Float[Array, ""]:
         """The disagreement at one (state, action). No gradient."""
         predictions = jax.lax.stop_gradient(self.predict(features, action))
-        # From the first member, so that members who agree in every bit have none.
+        # Relative to the first member, so that bit-identical members have variance 0.
         variance = jnp.var(predictions - jnp.broadcast_to(predictions[0], predictions.shape), axis=0)
         match how:
             case "mean-std":
@@ -114,9 +115,9 @@ class LatentEnsemble(eqx.Module):
 
 
 class BonusWeight(eqx.Module):
-    """λ, tuned so that the policy explores about as much as its slow copy did. Within [1e-8, 1e8].
+    """λ, tuned so that the policy's bonus matches that of its slow copy. Within [1e-8, 1e8].
 
-    Its one parameter has no business in an optimiser that clips by the parameter's size: log λ passes through 0.
+    Its optimiser must not clip by the parameter's size: log λ passes through 0.
     """
 
     log_weight: Float[Array, ""]

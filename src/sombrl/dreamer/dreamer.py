@@ -1,6 +1,6 @@
 """Dreamer-Optimistic: DreamerV3 (Hafner et al., 2023) with the disagreement of a latent ensemble in its rewards.
 
-A world model learns to compress and predict what is seen; inside it a policy is trained for r + λσ, all by one
+A world model learns to compress and predict observations; inside it a policy is trained for r + λσ, all by one
 optimiser in one step, `learn`. `--explore greedy` is DreamerV3, `--explore unsupervised` is Plan2Explore (Sekar et al.,
 2020).
 
@@ -8,6 +8,7 @@ Everything here is for one seed. `sombrl/dreamer/loop.py` runs it.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -76,7 +77,7 @@ class Networks(eqx.Module):
 
 
 class DreamerState(eqx.Module):
-    """What has been learned, and what the optimisers remember."""
+    """The networks and the states of their optimisers."""
 
     networks: Networks
     slow_value: TwoHotHead
@@ -102,8 +103,8 @@ class Sequences(eqx.Module):
     new: Bool[Array, "*seeds batch"]  # windows that no batch has had before
 
 
-class Fresh(eqx.Module):
-    """The posteriors of a batch, on their way back into the replay."""
+class Posteriors(eqx.Module):
+    """The posteriors of a batch, which go back into the replay."""
 
     deter: Float[Array, "batch time deter"]  # half precision
     stoch: Int[Array, "batch time latents"]
@@ -126,7 +127,7 @@ class Dreamer:
         self._computes = (learned, self.parts, action_dim, discrete, self.dtype)
 
     def __eq__(self, other: object) -> bool:
-        """Whether it computes the same, so that one may use the programs of the other."""
+        """Whether it computes the same, so that compiled programs can be shared."""
         return isinstance(other, Dreamer) and self._computes == other._computes
 
     def __hash__(self) -> int:
@@ -166,8 +167,8 @@ class Dreamer:
     ) -> tuple[Float[Array, " action"], Latent]:
         """The action after an observation, and the state it was chosen in; `action` is the previous one.
 
-        The state is always sampled, the action unless it is to be the likeliest. States come and go in float32, so
-        that a run saved on an accelerator goes on anywhere.
+        The state is always sampled, the action with `sample`; otherwise it is the most likely one. States are float32
+        outside, so that a run saved on an accelerator can be resumed anywhere.
         """
         networks = self._cast(networks)
         latent = jax.tree.map(lambda leaf: leaf.astype(self.dtype), latent)
@@ -178,22 +179,23 @@ class Dreamer:
         return (chosen.sample(key=action_key) if sample else chosen.mode()), latent
 
     def initial_latents(self, rows: int) -> Latent:
-        """Where episodes begin, [rows, ...], float32."""
+        """The latent state at the start of an episode, [rows, ...], float32."""
         latent = zero_latent(self.size, jnp.dtype(jnp.float32))
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent)
+        latents: Latent = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), latent)
+        return latents
 
     # ------------------------------------------------------------------------------------------ learn
 
     def learn(
         self, state: DreamerState, batch: Sequences, *, key: Key[Array, ""]
-    ) -> tuple[DreamerState, Fresh, dict[str, Float[Array, ""]]]:
+    ) -> tuple[DreamerState, Posteriors, dict[str, Float[Array, ""]]]:
         """One update of everything."""
         parameters, static = eqx.partition(state.networks, eqx.is_array)
 
-        def loss(parameters):
+        def loss(parameters: Networks) -> Any:
             return self._loss(eqx.combine(parameters, static), state, batch, key=key)
 
-        (_, (fresh, scale, gap, metrics)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
+        (_, (posteriors, scale, gap, metrics)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
         change, optimiser = self._optimiser.update(gradient, state.optimiser, parameters)
         networks = eqx.combine(optax.apply_updates(parameters, change), static)
         weight, weight_optimiser = self._tune(state, gap)
@@ -207,10 +209,10 @@ class Dreamer:
             weight_optimiser=weight_optimiser,
             updates=state.updates + 1,
         )
-        return state, fresh, metrics
+        return state, posteriors, metrics
 
     def weights(self, state: DreamerState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Those of the bonus and of the task."""
+        """The weights of the bonus and of the task."""
         explore = self.config.explore
         if state.bonus_weight is not None:
             bonus = jax.lax.stop_gradient(state.bonus_weight.weight)
@@ -219,17 +221,18 @@ class Dreamer:
             bonus = jnp.asarray(constant, jnp.float32)
         return bonus, jnp.asarray(0.0 if explore.explore == "unsupervised" else 1.0, jnp.float32)
 
-    def _loss(self, networks: Networks, state: DreamerState, batch: Sequences, *, key: Key[Array, ""]):
+    def _loss(
+        self, networks: Networks, state: DreamerState, batch: Sequences, *, key: Key[Array, ""]
+    ) -> tuple[Array, tuple[Posteriors, ReturnScale, Array, dict[str, Array]]]:
         """The sum of all losses, each a mean over the batch."""
         config, explore = self.config, self.config.explore
         observe_key, imagine_key, slow_key = jr.split(key, 3)
         bonus_weight, task_weight = self.weights(state)
         net = self._cast(networks)
-        still = jax.lax.stop_gradient(net)  # for whatever teaches nobody
+        frozen = jax.lax.stop_gradient(net)  # no gradients
         metrics: dict[str, Float[Array, ""]] = {}
 
-        # The world model: what the records were, from states that have seen them.
-        over_batch, over_all = jax.vmap, lambda f: jax.vmap(jax.vmap(f))
+        # The world model: reconstruct the records from the posterior states.
         tokens = over_all(net.encoder)(batch.obs)
         start = Latent(batch.deter.astype(self.dtype), jax.nn.one_hot(batch.stoch, self.size.classes, dtype=self.dtype))
         before = batch.action[:, :-1]
@@ -243,11 +246,11 @@ class Dreamer:
         losses["continue"] = jnp.mean(over_all(net.cont.loss)(features, batch.terminal))
         model_loss = sum(losses.values(), jnp.zeros((), jnp.float32))
 
-        # Imagination from every record, and what the policy and the value make of it.
+        # Imagination from every record, and the losses of policy and value on it.
         roots = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])), jax.lax.stop_gradient(latents))
         imagined = jax.vmap(
             lambda root, key: imagine(
-                *(still.rssm, still.reward, still.cont, still.policy, still.ensemble, root, config.horizon),
+                *(frozen.rssm, frozen.reward, frozen.cont, frozen.policy, frozen.ensemble, root, config.horizon),
                 explore.sigma,
                 key=key,
             )
@@ -259,32 +262,33 @@ class Dreamer:
         losses["policy"] = jnp.mean(chosen[0])
         losses["value"] = jnp.mean(jax.vmap(lambda path, seen: value_loss(seen, slow_value, path))(imagined, judged))
 
-        # The value on the records themselves; the ensemble; and how curious the policy is beside its slow copy.
+        # The value on the records; the ensemble; and the policy's bonus compared with that of its slow copy.
         actions = batch.action[:, 1:]
         rewards = task_weight * batch.reward
         gap, sigma = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)
-        if net.ensemble is not None and still.ensemble is not None:
-            ensemble, measured = net.ensemble, still.ensemble
+        if net.ensemble is not None and frozen.ensemble is not None:
+            ensemble, measured = net.ensemble, frozen.ensemble
             targets = jnp.reshape(latents.stoch, (*latents.stoch.shape[:2], -1))
-            missed = over_batch(ensemble.loss)(features, actions, targets, batch.first)
+            missed = jax.vmap(ensemble.loss)(features, actions, targets, batch.first)
             losses["ensemble"] = jnp.mean(missed)
             for age, of_age in {"new": batch.new, "old": ~batch.new}.items():  # not every batch has new windows
                 metrics[f"sum/ensemble_{age}"] = jnp.sum(jnp.where(of_age, missed, 0.0))
                 metrics[f"count/ensemble_{age}"] = jnp.sum(of_age.astype(jnp.float32))
             recorded = over_all(lambda x, a: measured.sigma(x, a, explore.sigma))(features[:, :-1], actions[:, :-1])
-            rewards = over_batch(lambda r, s, first: with_bonus(r, s, bonus_weight, first))(
+            rewards = jax.vmap(lambda r, s, first: with_bonus(r, s, bonus_weight, first))(
                 rewards, recorded, batch.first
             )
             sigma = jnp.mean(recorded)
             slow_policy = self._cast(state.slow_policy)
 
             def slow_sigma(x: Array, key: Key[Array, ""]) -> Float[Array, ""]:
-                return measured.sigma(x, slow_policy.sample(x, key=key), explore.sigma)
+                slow: Array = measured.sigma(x, slow_policy.sample(x, key=key), explore.sigma)
+                return slow
 
             slow = jax.vmap(slow_sigma)(imagined.features[:, 0], jr.split(slow_key, imagined.features.shape[0]))
             gap = jnp.mean(imagined.sigma[:, 0]) - jnp.mean(slow)
         bootstrap = jnp.reshape(judged.returns[:, 0], batch.reward.shape)
-        replayed = over_batch(lambda *sequence: replay_value_loss(net.value, slow_value, *sequence))(
+        replayed = jax.vmap(lambda *sequence: replay_value_loss(net.value, slow_value, *sequence))(
             features, rewards, batch.terminal, batch.last, bootstrap
         )
         losses["replay_value"] = REPLAY_VALUE_SCALE * jnp.mean(replayed)
@@ -304,9 +308,9 @@ class Dreamer:
             "explore/bonus_share": bonus / jnp.maximum(bonus + paid, 1e-8),
             "explore/bonus_gap": gap,
         }
-        fresh = Fresh(latents.deter.astype(jnp.float16), jnp.argmax(latents.stoch, axis=-1).astype(jnp.int32))
+        posteriors = Posteriors(latents.deter.astype(jnp.float16), jnp.argmax(latents.stoch, axis=-1).astype(jnp.int32))
         total = sum(losses.values(), jnp.zeros((), jnp.float32))
-        return total, (fresh, scale, gap, metrics)
+        return total, (posteriors, scale, gap, metrics)
 
     def _tune(self, state: DreamerState, gap: Float[Array, ""]) -> tuple[BonusWeight | None, Any]:
         """A step of λ, which has an optimiser of its own."""
@@ -324,3 +328,8 @@ class Dreamer:
     def _cast(self, networks: Any) -> Any:
         """A copy that computes in `dtype`."""
         return jax.tree.map(lambda leaf: leaf.astype(self.dtype) if eqx.is_array(leaf) else leaf, networks)
+
+
+def over_all(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` of one record → of all records of a batch, [batch, time, ...]."""
+    return jax.vmap(jax.vmap(function))

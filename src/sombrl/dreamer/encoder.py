@@ -30,7 +30,7 @@ Halving = Literal["pool", "stride", "none"]
 HALVING: dict[str, Halving] = {"head": "pool", "paper": "stride"}
 
 HALVINGS = 4  # both have as many
-SMALLEST, LARGEST = 3, 16  # side of the innermost map: below, borders are all there is; above, the tokens explode
+SMALLEST, LARGEST = 3, 16  # side of the innermost map: smaller ones are mostly border, larger ones have too many tokens
 
 LAYERS = 3
 
@@ -41,7 +41,7 @@ def named_parts(spec: Iterable[Part], *kinds: str) -> tuple[Part, ...]:
 
 
 def numbers_in(part: Part) -> int:
-    """What a part that is not an image takes in a vector: itself, or one-hot."""
+    """The length of a part that is not an image in a vector: of itself, or one-hot."""
     return math.prod(part.shape) * (part.size or 1)
 
 
@@ -62,7 +62,7 @@ def innermost(images: Iterable[Part]) -> tuple[int, int]:
 
 def max_pool(image: Float[Array, "height width 4 channel"]) -> Float[Array, "height width 1 channel"]:
     """The largest pixel of every square."""
-    # Pairwise: the gradient of a reduction is 0/0 where XLA computes its input anew with other rounding.
+    # Pairwise: the gradient of a reduction is 0/0 where XLA recomputes its input with other rounding.
     pairs = jnp.maximum(image[:, :, :2], image[:, :, 2:])
     return jnp.maximum(pairs[:, :, :1], pairs[:, :, 1:])
 

@@ -1,8 +1,8 @@
-"""What a world model expects to see, beside what was seen: the first records are shown to it, the rest it imagines.
+"""Predictions of a world model beside the recording: the model sees the first records and imagines the rest.
 
-Its dreams follow the recorded actions, so every difference is the model's. Above the truth, below it the model, last
-their difference. Training on images writes such films beside its checkpoints, and `sombrl eval RUN --video film.gif`
-film-foresight.gif.
+Imagination follows the recorded actions, so every difference is the model's. The film shows the recording on top, the
+model below it, and their difference at the bottom. Training on images writes such films beside its checkpoints, and
+`sombrl eval RUN --video film.gif` writes film-foresight.gif.
 """
 
 import jax
@@ -15,8 +15,8 @@ from sombrl.dreamer.dreamer import Dreamer, Networks, Sequences
 from sombrl.dreamer.rssm import Latent
 
 CONTEXT = 5  # records that the model is shown
-BORDER = 2  # pixels, green while it is shown what happens, red from then on
-SHOWN, DREAMT = (0, 180, 0), (200, 0, 0)
+BORDER = 2  # pixels, green while the model sees the records, red while it imagines
+SEEN, IMAGINED = (0, 180, 0), (200, 0, 0)
 
 
 def foresee(
@@ -33,7 +33,7 @@ def foresee(
         start, sequences.action[:, :context], tokens, first[:, :context], key=observe_key
     )
 
-    def dream(last: Latent, actions: Array, key: Array) -> Latent:
+    def imagine(last: Latent, actions: Array, key: Array) -> Latent:
         def step(latent: Latent, inputs: tuple[Array, Array]) -> tuple[Latent, Latent]:
             latent = rssm.imagine(latent, inputs[0], key=jr.wrap_key_data(inputs[1]))
             return latent, latent
@@ -42,19 +42,21 @@ def foresee(
         return jax.lax.scan(step, last, (actions, numbers))[1]
 
     last = jax.tree.map(lambda leaf: leaf[:, -1], seen)
-    dreamt = jax.vmap(dream)(last, sequences.action[:, context : first.shape[1]], jr.split(imagine_key, first.shape[0]))
-    latents = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), seen, dreamt)
+    imagined = jax.vmap(imagine)(
+        last, sequences.action[:, context : first.shape[1]], jr.split(imagine_key, first.shape[0])
+    )
+    latents = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), seen, imagined)
     return jax.vmap(jax.vmap(networks.decoder))(latents)
 
 
 def film(truth: np.ndarray, model: np.ndarray, context: int = CONTEXT) -> list[np.ndarray]:
     """Frames, uint8 [height, width, 3], from uint8 images [batch, time, h, w, c] and predictions of them in [0, 1]."""
-    dreamt = np.clip(np.asarray(model, np.float32) * 255.0, 0.0, 255.0)
-    wrong = np.clip((dreamt - truth.astype(np.float32)) / 2.0 + 127.5, 0.0, 255.0)
-    strips = [np.concatenate([coloured(row) for row in rows], axis=2) for rows in (truth, dreamt, wrong)]
+    predicted = np.clip(np.asarray(model, np.float32) * 255.0, 0.0, 255.0)
+    error = np.clip((predicted - truth.astype(np.float32)) / 2.0 + 127.5, 0.0, 255.0)
+    strips = [np.concatenate([coloured(row) for row in rows], axis=2) for rows in (truth, predicted, error)]
     frames = np.concatenate(strips, axis=1).astype(np.uint8)  # [time, 3 h, batch w, 3]
     for t, frame in enumerate(frames):
-        frame[-BORDER:] = SHOWN if t < context else DREAMT
+        frame[-BORDER:] = SEEN if t < context else IMAGINED
     return list(frames)
 
 

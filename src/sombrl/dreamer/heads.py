@@ -1,4 +1,4 @@
-"""What Dreamer reads off a latent state: reward and value, whether the episode goes on, and the action to take.
+"""Dreamer's heads on a latent state: reward and value, whether the episode continues, and the action to take.
 
 All are written for one vector of features. Networks compute in the type of their parameters; what they put out, and
 everything after it, is float32.
@@ -46,7 +46,7 @@ class TwoHotHead(eqx.Module):
 
 
 class ContinueHead(eqx.Module):
-    """The probability that the episode goes on, times the discount: returns need no other."""
+    """The probability that the episode continues, times the discount: returns need no other discount."""
 
     body: MLP
     output: Linear
@@ -125,7 +125,7 @@ class OneHot(eqx.Module):
 class AbstractPolicy(eqx.Module):
     """A distribution over actions at one latent state.
 
-    Whoever wants several of its numbers at a state calls the policy once and asks the distribution.
+    For several of these values at one state, call the policy once and use the distribution.
     """
 
     @abc.abstractmethod
@@ -170,7 +170,7 @@ class NormalPolicy(AbstractPolicy):
 
 
 class OneHotPolicy(AbstractPolicy):
-    """Discrete actions. A share `unimix` of the probability is spread evenly, so that none is ever given up."""
+    """Discrete actions. A share `unimix` of the probability is spread evenly, so that none ever has probability 0."""
 
     body: MLP
     output: Linear

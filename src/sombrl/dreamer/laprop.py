@@ -1,7 +1,7 @@
 """LaProp (Ziyin et al., 2020) with adaptive gradient clipping (Brock et al., 2021): Dreamer's one optimiser.
 
-Adam divides averaged gradients by their size; LaProp divides first and averages then, so that one gradient counts as
-much as another whenever it came. Each tensor's gradient is clipped beforehand, in proportion to the tensor.
+Adam divides averaged gradients by their size; LaProp divides first and averages then, so that all gradients
+count alike, whatever their size. Each tensor's gradient is clipped beforehand, in proportion to the tensor.
 """
 
 import math

@@ -20,7 +20,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, UInt
 
-from sombrl.dreamer.dreamer import Dreamer, DreamerState, Fresh, Networks, Sequences
+from sombrl.dreamer.dreamer import Dreamer, DreamerState, Networks, Posteriors, Sequences
 from sombrl.dreamer.replay import Batch, LatentSpec, SequenceReplay, UpdateRatio
 from sombrl.dreamer.rssm import Latent
 from sombrl.envs.base import AbstractEnvs, Step
@@ -69,7 +69,7 @@ class DreamerPrograms:
 
     init: Callable[[UInt[Array, " seeds"]], DreamerState]
     act: Callable[..., tuple[Float[Array, "row action"], Latent, Array, Array]]
-    learn: Callable[..., tuple[DreamerState, Fresh, Metrics]]
+    learn: Callable[..., tuple[DreamerState, Posteriors, Metrics]]
     apart: bool  # seeds one after the other: networks side by side would share no convolution
 
     @staticmethod
@@ -339,7 +339,7 @@ class _Session:
         # Copied, because the caller still holds the last report, and `learn` gives its memory up.
         self.learned = [jax.tree.map(jnp.copy, cut(learned, lot)) for lot in loop._lots]
         self._totals: list[Metrics] = []
-        self._pending: list[tuple[list[Batch], list[Fresh]]] = []
+        self._pending: list[tuple[list[Batch], list[Posteriors]]] = []
         self._updates = 0
 
     def update(self) -> None:

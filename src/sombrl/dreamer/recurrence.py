@@ -1,4 +1,4 @@
-"""A scan with a quick gradient: whatever need not wait for the step after it is done for all steps at once.
+"""A scan with a fast gradient: everything but the recurrence itself is computed for all steps at once.
 
 JAX differentiates a scan step by step: forwards it saves every intermediate of every step, backwards it adds up the
 weights' gradient in as many small products as there are steps, in the weights' own type. On a GPU that is most of the
@@ -19,9 +19,9 @@ Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def recur(step: Step, weights: Any, start: Any, inputs: Any) -> tuple[Any, Any]:
-    """The states and the outputs of all steps, stacked. It is `lax.scan`, but for the time its gradient takes.
+    """The states and the outputs of all steps, stacked. It equals `lax.scan`; only its gradient is faster.
 
-    A batch belongs into `step`: under a `vmap` of this function every element has a gradient of the weights of its own.
+    Put a batch into `step`: under a `vmap` of this function every element gets its own gradient of the weights.
     """
 
     def advance(state: Any, given: Any) -> tuple[Any, tuple[Any, Any]]:

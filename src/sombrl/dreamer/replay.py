@@ -1,4 +1,4 @@
-"""The sequence replay of Dreamer: windows cut from endless streams of records, with the latents they were met with.
+"""The sequence replay of Dreamer: windows of endless streams of records, with the latents of their first steps.
 
 A record is (o, r, first, last, terminal, a, latent) of one time step; r is the reward received on arrival and a the
 action chosen after o. Everything is on the host, in NumPy. Latents are stored small: the deterministic part in half
@@ -149,7 +149,7 @@ class SequenceReplay:
     def add(self, records: dict[str, Any]) -> None:
         """One more record of every stream: every array has a leading axis of rows, and `obs` is a dict of such.
 
-        A record that a `first` one follows becomes a `last` one, if it is not yet: its episode was abandoned.
+        A record that is followed by a `first` one is marked `last`: its episode was cut short.
         """
         values = {_obs(name): records["obs"][name] for name in self._parts}
         values |= {name: records[name] for name in self.fields if name not in values}
@@ -168,7 +168,7 @@ class SequenceReplay:
             self._queue.extend((row, self.added - self.length - 1) for row in range(self.rows))
 
     def grow(self, capacity: int) -> None:
-        """Room for `capacity` records; nothing happens where some were overwritten already, or there is that room."""
+        """Make room for `capacity` records, unless there is room already or records were overwritten."""
         if self.added > self.ring or capacity // self.rows <= self.ring:
             return
         self.ring = capacity // self.rows
@@ -179,7 +179,7 @@ class SequenceReplay:
             self._chunks[index] = larger
 
     def mark(self) -> Callable[[], None]:
-        """A way back to what is there now, but for latents written since and records that new ones have replaced."""
+        """A function that restores the present state, except latents written since and records overwritten since."""
         added, queue, words = self.added, list(self._queue), _to_words(self._generator)
 
         def rewind() -> None:
@@ -279,7 +279,7 @@ class SequenceReplay:
         return arrays
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go on, bit by bit, from what `state` returned, which is used up."""
+        """Continue bit for bit from the result of `state`, which is consumed."""
         shape = [self.rows, self.ring, self.length]
         if state["shape"].tolist() != shape:
             raise SombrlError(

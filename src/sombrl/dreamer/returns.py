@@ -1,4 +1,4 @@
-"""What a decision is worth: λ-returns in imagination and on replay, their scale, and the weights of imagined steps.
+"""Returns: λ-returns in imagination and on replay, their scale, and the weights of imagined steps.
 
 One sequence with times 0 … H. What belongs to a state (reward on arrival, continue, value) has H + 1 entries; what
 belongs to a decision (bonus, return, weight) has H, decision t leading from state t to state t + 1. The reward and the
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 DISCOUNT = 1.0 - 1.0 / 333.0
 RETURN_RATE = 0.01  # of the moving percentiles
 PERCENTILES = (5.0, 95.0)
-UNROLL = 16  # steps of a recursion that a GPU does in one go
+UNROLL = 16  # steps of a recursion that are one kernel on a GPU
 
 
 def with_bonus(
@@ -64,7 +64,7 @@ def _backwards(
 ) -> Float[Array, " decision"]:
     """All of the state arrived at: r + c [(1 - λ) v + λ R], from the last decision, where R = v, to the first."""
 
-    def step(later, arrival):
+    def step(later: Array, arrival: tuple[Array, ...]) -> tuple[Array, Array]:
         reward, keep, value, trust = arrival
         now = reward + keep * ((1.0 - trust) * value + trust * later)
         return now, now
@@ -73,7 +73,7 @@ def _backwards(
 
 
 def imagination_weights(continues: Float[Array, " time"]) -> Float[Array, " time-1"]:
-    """w_t = c_0 … c_t, how likely an imagined decision is ever made, the root's continue included. No gradient."""
+    """w_t = c_0 … c_t, the probability that an imagined decision is reached, from the root on. No gradient."""
     return jax.lax.stop_gradient(jnp.cumprod(continues[:-1]))
 
 

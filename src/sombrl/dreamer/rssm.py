@@ -1,4 +1,4 @@
-"""The recurrent state-space model of DreamerV3: what Dreamer remembers, and what it expects to see next.
+"""The recurrent state-space model of DreamerV3: its memory, and its prediction of the next observation.
 
 The state has two parts. `deter` is the memory of a recurrent network; `stoch` is a handful of categorical variables,
 sampled given the memory and the observation (posterior), or, when imagining, given the memory alone (prior).
@@ -74,7 +74,7 @@ def dynamics_losses(
 ) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
     """From logits: the prior's loss and the posterior's, each the KL with the other one held fixed.
 
-    Both stop mattering below `free_nats`, at every time step on its own.
+    Below `free_nats` each is constant, at every time step separately.
     """
     fixed = jax.lax.stop_gradient
     dynamics, representation = kl(fixed(posterior), prior), kl(posterior, fixed(prior))
@@ -155,7 +155,7 @@ class RSSM(eqx.Module):
         return latent, self.prior(latent.deter), logits
 
     def imagine(self, latent: Latent, action: Float[Array, " action"], *, key: Key[Array, ""]) -> Latent:
-        """The state after `action`, without looking."""
+        """The state after `action`, without an observation."""
         deter = self.core(latent, action)
         return Latent(deter, sample(self.prior(deter), key=key).astype(deter.dtype))
 
@@ -190,7 +190,7 @@ class RSSM(eqx.Module):
         return self._command(jnp.where(first, jnp.zeros_like(action), action))
 
     def _command(self, action: Float[Array, " action"]) -> Float[Array, " hidden"]:
-        """What the action says to the core."""
+        """The action as an input of the core."""
         return self.action_in((action if self.discrete else squash(action)).astype(self.dtype))
 
     def _posterior_rows(self) -> tuple[Float[Array, "deter hidden"], Float[Array, "token hidden"]]:

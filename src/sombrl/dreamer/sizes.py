@@ -24,7 +24,7 @@ class Size:
     blocks: int = 8
     """Parts that the recurrent state is cut into; its matrices connect nothing between them."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Refuse widths that do not divide."""
         for name, value in dataclasses.asdict(self).items():
             if value < 1:

@@ -1,4 +1,4 @@
-"""What a model must offer to be explored with: a mean, and an honest epistemic standard deviation."""
+"""The interface of a dynamics model: a mean and an epistemic standard deviation."""
 
 import abc
 from typing import Any
@@ -31,7 +31,7 @@ class AbstractDynamics(eqx.Module):
         *,
         key: Key[Array, ""],
     ) -> State:
-        """Update the belief with a new observation; both are None where there is no past."""
+        """Update the belief with a new observation; belief and action are None at the start of an episode."""
 
 
 class AbstractVectorDynamics(AbstractDynamics):
@@ -76,7 +76,7 @@ class AbstractResampled(eqx.Module):
 
 
 class AbstractInformed(eqx.Module):
-    """A posterior that knows how much its data have told it; the theoretical λₙ needs it."""
+    """A posterior that can compute the information gain of its data; the theoretical λₙ needs it."""
 
     @abc.abstractmethod
     def information_gain(self) -> Float[Array, " state"]:
@@ -108,7 +108,7 @@ class AbstractLearner(eqx.Module):
         return None
 
     def renew(self, state: Any, *, key: Key[Array, ""]) -> Any:
-        """Forget some of what was learned, so that learning does not get stuck; nothing unless a learner says so."""
+        """Forget some of what was learned, so that learning does not get stuck. By default it does nothing."""
         return state
 
     @abc.abstractmethod

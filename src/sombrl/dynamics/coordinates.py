@@ -1,7 +1,7 @@
-"""What a network sees of (observation, action) and what it predicts, apart from the model that does it.
+"""The inputs and targets of a dynamics model as functions of (observation, action, next observation).
 
-A model that works in `Differences` knows nothing of its world. One that is told which numbers of an observation are
-only remembered actions, or that a car drives the same way wherever it stands, need not learn that from data.
+A model that works in `Differences` has no prior knowledge. Other coordinates can say which numbers of an observation
+are only remembered actions, or that a car drives the same way wherever it stands, so that data need not teach it.
 """
 
 import abc
@@ -32,13 +32,13 @@ class AbstractCoordinates(eqx.Module):
     def targets(
         self, obs: Float[Array, " obs"], action: Float[Array, " action"], next_obs: Float[Array, " obs"]
     ) -> Float[Array, " target"]:
-        """What the model should have said."""
+        """What the model should have predicted."""
 
     @abc.abstractmethod
     def next_obs(
         self, obs: Float[Array, " obs"], action: Float[Array, " action"], target: Float[Array, " target"]
     ) -> Float[Array, " obs"]:
-        """The observation that a prediction stands for: the inverse of `targets`."""
+        """The next observation of a predicted target: the inverse of `targets`."""
 
     @abc.abstractmethod
     def spread(self, obs: Float[Array, " obs"], std: Float[Array, " target"]) -> Float[Array, " obs"]:
@@ -46,7 +46,7 @@ class AbstractCoordinates(eqx.Module):
 
 
 class Differences(AbstractCoordinates):
-    """Everything is seen, and its change predicted."""
+    """Inputs are observation and action, targets the change of the observation."""
 
     obs_dim: int = eqx.field(static=True)
     action_dim: int = eqx.field(static=True)

@@ -6,6 +6,7 @@ call. The members start apart and only data bring them together (Lakshminarayana
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 import equinox as eqx
@@ -68,7 +69,7 @@ class EnsembleConfig(Configuration, prefix="ensemble"):
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-    """What the numbers of a member's output are: means of state and reward, their stds, a logit of termination."""
+    """The layout of a member's output: means of state and reward, their stds, a logit of termination."""
 
     state_dim: int
     reward: bool
@@ -99,7 +100,7 @@ class Heads:
 
 
 class Output(eqx.Module):
-    """What one member says at one (state, action), normalised units."""
+    """One member's output at one (state, action), normalised units."""
 
     mean: Float[Array, " target"]
     std: Float[Array, " target"]
@@ -128,7 +129,7 @@ class Ensemble(eqx.Module):
         return jax.vmap(lambda network: self.member(network, state, action))(self.members)
 
     def next_state(self, state: Float[Array, " state"], mean: Float[Array, " target"]) -> Float[Array, " state"]:
-        """The state that a normalised output stands for."""
+        """The next state of a normalised output."""
         predicted = self.outputs.denormalise(mean)[: self.heads.state_dim]
         return state + predicted if self.heads.target == "delta" else predicted
 
@@ -139,7 +140,7 @@ class Ensemble(eqx.Module):
 
 
 class EnsembleState(eqx.Module):
-    """All an ensemble learner knows."""
+    """The state of an ensemble learner."""
 
     ensemble: Ensemble
     optimiser: Any
@@ -179,19 +180,19 @@ class EnsembleDynamics(AbstractVectorDynamics, AbstractDrawable, AbstractResampl
         member_key, noise_key = jr.split(key)
         chosen = jr.randint(member_key, (), 0, ensemble.number)
         # The outputs are gathered, not the weights: those would be copied for every particle.
-        output = jax.tree.map(lambda leaf: leaf[chosen], ensemble(state, action))
+        output: Output = jax.tree.map(lambda leaf: leaf[chosen], ensemble(state, action))
         std = output.std[: ensemble.heads.state_dim] * ensemble.scale
         return ensemble.next_state(state, output.mean) + std * jr.normal(noise_key, std.shape, std.dtype)
 
     def draw(self, *, key: Key[Array, ""]) -> "DrawnMember":
-        """One member, for good."""
+        """One member, drawn once."""
         chosen = jr.randint(key, (), 0, self.ensemble.number)
         members = jax.tree.map(lambda leaf: leaf[chosen][None], self.ensemble.members)
         return DrawnMember(Ensemble(members, self.ensemble.inputs, self.ensemble.outputs, self.ensemble.heads))
 
 
 class DrawnMember(AbstractVectorDynamics):
-    """One member of an ensemble: certain of itself."""
+    """One member of an ensemble, with no epistemic uncertainty."""
 
     ensemble: Ensemble  # of one
 
@@ -217,7 +218,7 @@ class EnsembleTask(AbstractTask):
     ) -> Bool[Array, ""]:
         """Whether termination is more likely than not."""
         logits = self.ensemble(state, action).termination
-        return jnp.zeros((), bool) if logits is None else jnp.mean(jax.nn.sigmoid(logits)) > 0.5
+        return jnp.zeros((), bool) if logits is None else jnp.asarray(jnp.mean(jax.nn.sigmoid(logits)) > 0.5)
 
 
 class EnsembleLearner(AbstractLearner):
@@ -229,14 +230,14 @@ class EnsembleLearner(AbstractLearner):
     learn_task: bool  # also fit the reward, and the termination if the config says so
     config: EnsembleConfig
 
-    def __check_init__(self):
-        """Refuse a termination that nobody asked to learn."""
+    def __check_init__(self) -> None:
+        """Refuse to learn the termination of a known task."""
         if self.config.learn_termination and not self.learn_task:
             raise SombrlError("--ensemble.learn-termination needs a learned task: add --reward learned.")
 
     @property
     def heads(self) -> Heads:
-        """What the members put out."""
+        """The layout of the members' outputs."""
         config = self.config
         return Heads(
             state_dim=self.state_dim,
@@ -249,7 +250,7 @@ class EnsembleLearner(AbstractLearner):
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
-        """Clipping over all members, then AdamW; without decay that is Adam, and one pass over memory less."""
+        """Clipping over all members, then AdamW; without decay this is Adam, which saves a pass over memory."""
         config = self.config
         clip, decay = config.gradient_clip, config.weight_decay
         adam = optax.adamw(config.learning_rate, weight_decay=decay) if decay else optax.adam(config.learning_rate)
@@ -270,26 +271,30 @@ class EnsembleLearner(AbstractLearner):
         """`steps_per_fit` gradient steps, each on a fresh batch; nothing while there are no data."""
         steps = self.config.steps_per_fit
 
-        def train(state):
+        def train(state: EnsembleState) -> tuple[EnsembleState, dict[str, Array]]:
             return self.update(state, self.sample(replay, steps, key=key))
 
-        def wait(state):
+        def wait(state: EnsembleState) -> tuple[EnsembleState, dict[str, Array]]:
             nothing = jax.eval_shape(train, state)[1]
             return state, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), nothing)
 
-        return train(state) if replay.at_least > 0 else jax.lax.cond(replay.count > 0, train, wait, state)
+        if replay.at_least > 0:
+            return train(state)
+        fitted: tuple[EnsembleState, dict[str, Array]] = jax.lax.cond(replay.count > 0, train, wait, state)
+        return fitted
 
     def sample(self, replay: Replay, steps: int, *, key: Key[Array, ""]) -> Transition:
-        """What `steps` updates want: a batch each, or with bootstrap one per member, [steps, members, batch, ...]."""
+        """The data of `steps` updates: a batch each, or with bootstrap one per member, [steps, members, batch, ...]."""
         config = self.config
         shape = (steps, config.members, config.batch_size) if config.bootstrap else (steps, config.batch_size)
         rows = replay.sample(math.prod(shape), key=key)
-        return jax.tree.map(lambda leaf: jnp.reshape(leaf, (*shape, *leaf.shape[1:])), rows)
+        batches: Transition = jax.tree.map(lambda leaf: jnp.reshape(leaf, (*shape, *leaf.shape[1:])), rows)
+        return batches
 
     def update(self, state: EnsembleState, rows: Transition) -> tuple[EnsembleState, dict[str, Float[Array, ""]]]:
         """A gradient step per batch of `sample`: [steps, batch, ...], or [steps, members, batch, ...], one each.
 
-        The normalisers take all of it in before it is normalised.
+        The normalisers are updated with all of it before it is normalised.
         """
         ensemble = state.ensemble
         x = jnp.concatenate([rows.obs, rows.action], axis=-1)
@@ -300,7 +305,7 @@ class EnsembleLearner(AbstractLearner):
         outputs = ensemble.outputs.update(y.reshape(-1, y.shape[-1]))
         x, y = _over_rows(inputs.normalise, x), _over_rows(outputs.normalise, y)
 
-        def step(carry, batch):
+        def step(carry: tuple[MLP, Any], batch: tuple[Array, ...]) -> tuple[tuple[MLP, Any], dict[str, Array]]:
             members, memory = carry
             (_, metrics), gradient = jax.value_and_grad(self._loss, has_aux=True)(members, *batch)
             metrics["model/gradient_norm"] = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
@@ -353,7 +358,7 @@ class EnsembleLearner(AbstractLearner):
         """The mean over members, rows and outputs of the error: squared, or the negative log-likelihood."""
         heads = self.heads
 
-        def row_loss(network: MLP, x, y, ended):
+        def row_loss(network: MLP, x: Array, y: Array, ended: Array) -> Array:
             output = heads.split(network(x))
             if heads.learn_std:
                 losses = 0.5 * ((output.mean - y) / output.std) ** 2 + jnp.log(output.std)
@@ -378,7 +383,9 @@ class EnsembleLearner(AbstractLearner):
         return metrics["model/loss"], metrics
 
 
-def _over_rows(function, rows: Float[Array, "*members batch column"]) -> Float[Array, "*members batch column"]:
+def _over_rows(
+    function: Callable[[Array], Array], rows: Float[Array, "*members batch column"]
+) -> Float[Array, "*members batch column"]:
     for _ in range(rows.ndim - 1):
         function = jax.vmap(function)
     return function(rows)

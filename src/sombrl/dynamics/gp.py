@@ -6,7 +6,7 @@
 import dataclasses
 import functools
 import math
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -86,7 +86,7 @@ class Normaliser(eqx.Module):
 
 
 class Hyperparameters(eqx.Module):
-    """What maximum likelihood moves, per output."""
+    """What maximum likelihood fits, per output."""
 
     log_lengthscale: Float[Array, "output input"]
     log_noise_std: Float[Array, " output"]
@@ -109,7 +109,7 @@ class GPFunction(eqx.Module):
     information_gain: Float[Array, " output"]  # ½ log det(I + K/s²)
     kernel: str = eqx.field(static=True)
 
-    def kernel_rows(self, z: Float[Array, " input"], output: int):
+    def kernel_rows(self, z: Float[Array, " input"], output: int) -> tuple[Float[Array, ""], Float[Array, " rank"]]:
         """k(z, z) and k(centers, z) of one output."""
         kernel = KERNELS[self.kernel]
         x = (z - self.input_mean) * self.input_scale[output]
@@ -129,7 +129,7 @@ class GPFunction(eqx.Module):
 
 
 class GPState(eqx.Module):
-    """All a GP learner knows."""
+    """The state of a GP learner."""
 
     hyperparameters: Hyperparameters
     inputs: Normaliser
@@ -188,7 +188,7 @@ class GPDynamics(AbstractVectorDynamics, AbstractDrawable, AbstractInformed):
 
 
 class DrawnGP(AbstractVectorDynamics):
-    """One function from the posterior: certain of itself."""
+    """One function from the posterior, with no epistemic uncertainty."""
 
     function: GPFunction
     prior: AbstractPriorDraw  # [state, ...]
@@ -250,7 +250,7 @@ class GPLearner(AbstractLearner):
         """The prior."""
         config, outputs, inputs = self.config, self.num_outputs, self.state_dim + self.action_dim
 
-        def repeat(leaf):
+        def repeat(leaf: Array) -> Array:
             return jnp.broadcast_to(leaf, (outputs, *leaf.shape))
 
         hyperparameters = Hyperparameters(
@@ -294,11 +294,11 @@ class GPLearner(AbstractLearner):
         x, y = _normalise(rows_in, state.inputs), _normalise(rows_out, state.outputs)
         kernel = KERNELS[self.config.kernel]
 
-        # The reward and the termination are no dynamics: no bound.
+        # The bound is for the dynamics only, not for the reward and the termination.
         norm_bound = self.config.norm_bound
         bounds = jnp.where(jnp.arange(self.num_outputs) < self.state_dim, norm_bound or jnp.inf, jnp.inf)
 
-        def condition_output(output):
+        def condition_output(output: tuple[Any, ...]) -> tuple[Posterior, Pivots, Array]:
             log_lengthscale, log_noise_std, targets, pivots, bound = output
             scaled = x * jnp.exp(-log_lengthscale)[None, :]
             noise_std = jnp.exp(log_noise_std)
@@ -336,28 +336,28 @@ class GPLearner(AbstractLearner):
         x, y, mask = x[order], y[order], mask[order]
         count = jnp.maximum(jnp.sum(mask.astype(jnp.float64)), 1.0)
 
-        def loss_of_output(log_lengthscale, log_noise_std, targets):
+        def loss_of_output(log_lengthscale: Array, log_noise_std: Array, targets: Array) -> Array:
             scaled = x * jnp.exp(-log_lengthscale)[None, :]
             likelihood = log_marginal_likelihood(kernel, scaled, targets, mask, jnp.exp(log_noise_std))
             departure = (log_lengthscale - jnp.log(config.lengthscale)) / config.lengthscale_prior_std
             return (0.5 * jnp.sum(departure**2) - likelihood) / count
 
-        def loss(hyper: Hyperparameters):
+        def loss(hyper: Hyperparameters) -> Array:
             losses = jax.vmap(loss_of_output)(hyper.log_lengthscale, hyper.log_noise_std, y.T)
             return jnp.sum(losses)
 
         optimiser = optax.adam(config.fit_learning_rate)
 
-        def unfinished(carry):
+        def unfinished(carry: tuple[Any, Any, Array, Array]) -> Array:
             _, _, gradient_size, step = carry
             return (step < config.fit_steps) & (gradient_size > 1e-3)
 
-        def step(carry):
+        def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
             hyper, opt_state, _, step = carry
             gradient = jax.grad(loss)(hyper)
             if not config.learn_noise:
                 gradient = eqx.tree_at(lambda h: h.log_noise_std, gradient, replace_fn=jnp.zeros_like)
-            # A failed Cholesky must not poison the run: no step is better than a NaN step.
+            # A failed Cholesky must not end the run: no step is better than a NaN step.
             gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), gradient)
             with jax.numpy_dtype_promotion("standard"):  # optax relies on implicit promotion
                 updates, opt_state = optimiser.update(gradient, opt_state)
@@ -399,7 +399,8 @@ class GPLearner(AbstractLearner):
             information_gain=posterior.information_gain,
             kernel=self.config.kernel,
         )
-        return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), function)
+        single: GPFunction = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), function)
+        return single
 
 
 def _normalise(rows: Float[Array, "capacity column"], by: Normaliser) -> Float[Array, "capacity column"]:
@@ -407,5 +408,5 @@ def _normalise(rows: Float[Array, "capacity column"], by: Normaliser) -> Float[A
 
 
 def _dot(a: Array, b: Array) -> Array:
-    """A product in full float32: the default of some accelerators (TF32) would drown σ."""
+    """A product in full float32: the default of some accelerators (TF32) has an error larger than σ."""
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

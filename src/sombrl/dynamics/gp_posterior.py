@@ -14,7 +14,7 @@ n is; conditioning costs O(n m²). (The "projected process" of Rasmussen & Willi
 Everything here is float64: a Cholesky factor of an RBF Gram matrix in float32 is noise.
 """
 
-from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
+from sombrl.theory.kernels import Kernel
 from sombrl.theory.rkhs import shrink
 
 
@@ -67,7 +68,7 @@ class Posterior(eqx.Module):
 
 
 def condition(
-    kernel: Callable,
+    kernel: Kernel,
     inputs: Float[Array, "capacity input"],
     targets: Float[Array, " capacity"],
     mask: Bool[Array, " capacity"],
@@ -110,8 +111,12 @@ def condition(
     return posterior, pivots, jnp.maximum(jnp.max(jnp.where(mask, residual, 0.0)), 0.0)
 
 
+Growing = tuple[Pivots, Array, Array]
+"""The pivots so far, the features Φ, and the variance that they leave unexplained at every row."""
+
+
 def _choose_pivots(
-    kernel: Callable,
+    kernel: Kernel,
     inputs: Float[Array, "capacity input"],
     mask: Bool[Array, " capacity"],
     threshold: Float[Array, ""],
@@ -132,11 +137,11 @@ def _choose_pivots(
     diagonal = jnp.where(mask, jax.vmap(kernel)(inputs, inputs), 0.0)
     residual = diagonal - jnp.sum(features**2, axis=1)
 
-    def unfinished(carry):
+    def unfinished(carry: Growing) -> Array:
         pivots, _, residual = carry
         return (pivots.number < rank) & (jnp.max(residual) > threshold)
 
-    def add_one(carry):
+    def add_one(carry: Growing) -> Growing:
         pivots, features, residual = carry
         worst = jnp.argmax(residual)
         column = kernel_row(inputs, inputs[worst]) - features @ features[worst]
@@ -150,7 +155,7 @@ def _choose_pivots(
 
 
 def log_marginal_likelihood(
-    kernel: Callable,
+    kernel: Kernel,
     inputs: Float[Array, "points input"],
     targets: Float[Array, " points"],
     mask: Bool[Array, " points"],
@@ -174,7 +179,7 @@ def gaussian_log_density(gram: Float[Array, "points points"], targets: Float[Arr
 
 
 @gaussian_log_density.defjvp
-def _gaussian_log_density_jvp(primals, tangents):
+def _gaussian_log_density_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
     """½ tr((ααᵀ - K⁻¹) dK) - αᵀdy with α = K⁻¹y: cheaper than differentiating through the Cholesky."""
     (gram, targets), (d_gram, d_targets) = primals, tangents
     lower = jnp.linalg.cholesky(gram)

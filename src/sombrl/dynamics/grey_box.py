@@ -1,6 +1,6 @@
 """A simulator fitted to the data, alone (system identification) or with networks for what it gets wrong (grey box).
 
-The other way to use a simulator than as a prior: one set of parameters, the best, and no doubt about them.
+The alternative to a simulator as a prior: one set of parameters, without uncertainty about them.
 """
 
 import dataclasses
@@ -13,6 +13,7 @@ import jax.random as jr
 import optax
 from annotated_types import Ge, Gt
 from jaxtyping import Array, Float, Key, PyTree
+from typing_extensions import override
 
 from sombrl.config.check import Configuration
 from sombrl.dynamics.base import AbstractLearner, AbstractVectorDynamics
@@ -43,44 +44,44 @@ class GreyBoxConfig(Configuration, prefix="system"):
 
 
 class Residual(AbstractCoordinates):
-    """Coordinates whose targets are what a simulator with known parameters leaves over."""
+    """Coordinates whose targets are the residuals of a simulator with known parameters."""
 
     inner: AbstractCoordinates
     simulator: AbstractSimulator
     parameters: PyTree
 
     @property
+    @override
     def input_dim(self) -> int:
-        """As without the simulator."""
         return self.inner.input_dim
 
     @property
+    @override
     def target_dim(self) -> int:
-        """As without the simulator."""
         return self.inner.target_dim
 
     def simulated(self, obs: Float[Array, " obs"], action: Float[Array, " action"]) -> Float[Array, " target"]:
         """The simulator's target."""
         return self.simulator(self.parameters, self.inner.inputs(obs, action))
 
+    @override
     def inputs(self, obs: Float[Array, " obs"], action: Float[Array, " action"]) -> Float[Array, " input"]:
-        """As without the simulator."""
         return self.inner.inputs(obs, action)
 
     def targets(
         self, obs: Float[Array, " obs"], action: Float[Array, " action"], next_obs: Float[Array, " obs"]
     ) -> Float[Array, " target"]:
-        """What the simulator leaves over."""
+        """The residual: what the simulator gets wrong."""
         return self.inner.targets(obs, action, next_obs) - self.simulated(obs, action)
 
     def next_obs(
         self, obs: Float[Array, " obs"], action: Float[Array, " action"], target: Float[Array, " target"]
     ) -> Float[Array, " obs"]:
-        """With the simulator's share."""
+        """The residual plus the simulator's prediction."""
         return self.inner.next_obs(obs, action, target + self.simulated(obs, action))
 
     def spread(self, obs: Float[Array, " obs"], std: Float[Array, " target"]) -> Float[Array, " obs"]:
-        """As without the simulator, which is certain."""
+        """Of the residual alone: the simulator is certain."""
         return self.inner.spread(obs, std)
 
 
@@ -92,7 +93,7 @@ class SystemDynamics(AbstractVectorDynamics):
     statistics: Statistics
 
     def predict(self, state: Float[Array, " state"], action: Float[Array, " action"]) -> Prediction:
-        """What the simulator says."""
+        """The simulator's prediction."""
         nothing = jnp.zeros_like(self.statistics.y_std)
         scale = self.coordinates.spread(state, self.statistics.y_std)
         return Prediction(
@@ -113,7 +114,7 @@ class GreyBoxState(eqx.Module):
 
 
 class GreyBoxLearner(AbstractLearner):
-    """First the parameters by maximum likelihood, then FSVGD on what they leave over.
+    """First the parameters by maximum likelihood, then FSVGD on the residuals.
 
     Targets are normalised on both sides of the likelihood by the simulator's own statistics.
     """
@@ -139,7 +140,7 @@ class GreyBoxLearner(AbstractLearner):
     def fit(
         self, state: GreyBoxState, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[GreyBoxState, dict[str, Float[Array, ""]]]:
-        """Both stages anew, unless the model is told to go on from the last fit."""
+        """Fit both stages from scratch, or from the last fit if the model's configuration says so (`fresh`)."""
         start_key, identify_key, residual_key = jr.split(key, 3)
         units = state.statistics
         if self.model.fresh:
@@ -195,11 +196,11 @@ class GreyBoxLearner(AbstractLearner):
             error = (jax.vmap(units.targets)(rows.targets[chosen]) - simulated) / std[None, :]
             return jnp.mean(jnp.sum(0.5 * error**2, axis=1)) + jnp.sum(jnp.log(std))
 
-        def step(carry, key):
+        def step(carry: tuple[Any, Any], key: Key[Array, ""]) -> tuple[tuple[Any, Any], Array]:
             free, memory = carry
             uniform = jr.uniform(key, (self.system.batch_size,), jnp.float32)
             value, gradient = jax.value_and_grad(loss)(free, rows.pick(uniform))
-            # A gradient that is not finite loses: a simulator may break far from its prior.
+            # A gradient that is not finite is skipped: a simulator may break far from its prior.
             usable = (rows.training > 0) & jnp.all(
                 jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)])
             )

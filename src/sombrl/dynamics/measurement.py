@@ -1,7 +1,7 @@
-"""What a step of a particle model sees: rows of data, and inputs at which functions are compared.
+"""The batches of a particle model: rows of data, and measurement points at which functions are compared.
 
-Those come from all over the domain, from near the data, and from where a policy might act. Far corners of a wide
-domain alone would spend the prior on inputs that nobody meets.
+Measurement points come from all over the domain, from near the data, and from where a policy might act. From a wide
+domain alone, most would be inputs that never occur.
 """
 
 import equinox as eqx

@@ -1,4 +1,4 @@
-"""No model at all, for model-free algorithms: the seams stay the same, and nothing asks it anything."""
+"""No model, for model-free algorithms: the interfaces stay the same, and nothing evaluates it."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from sombrl.replay import Replay
 
 
 class NoDynamics(AbstractVectorDynamics):
-    """Believes that nothing moves, and is sure of it."""
+    """Predicts, without uncertainty, that the state does not change."""
 
     def predict(self, state: Float[Array, " state"], action: Float[Array, " action"]) -> Prediction:
         """The state itself."""
@@ -21,7 +21,7 @@ class NoDynamics(AbstractVectorDynamics):
 
 
 class NoTask(AbstractTask):
-    """Pays nothing: a model-free algorithm reads rewards from its transitions."""
+    """Reward 0 everywhere: a model-free algorithm reads rewards from its transitions."""
 
     def reward(
         self, state: Float[Array, " state"], action: Float[Array, " action"], next_state: Float[Array, " state"]

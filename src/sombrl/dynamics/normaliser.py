@@ -8,13 +8,13 @@ from jaxtyping import Array, Float
 
 
 class RunningNormaliser(eqx.Module):
-    """x ↦ (x - mean)/std per column, of all rows met so far; beyond `LIMIT` rows old ones slowly fade.
+    """x ↦ (x - mean)/std per column, of all rows so far; beyond `LIMIT` rows old ones slowly lose weight.
 
     A row of replay that is drawn again counts again.
     """
 
     LIMIT: ClassVar[float] = 1e6  # the count stops here, so that a changing distribution is still followed
-    FLOOR: ClassVar[float] = 1e-3  # of the std, in the units of the data: what moves less is not blown up
+    FLOOR: ClassVar[float] = 1e-3  # of the std, in the units of the data: smaller variation is not amplified
 
     mean: Float[Array, " column"]
     std: Float[Array, " column"]

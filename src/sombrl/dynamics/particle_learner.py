@@ -23,11 +23,11 @@ from sombrl.records import SombrlError
 from sombrl.replay import Replay
 
 INITIAL_NOISE = 0.2  # normalised, where none is given
-DATA_FLOOR = 1e-3  # of a std taken from data, in their units: what hardly moves is not blown up
+DATA_FLOOR = 1e-3  # of a std taken from data, in their units: smaller variation is not amplified
 
 
 class ParticleState(eqx.Module):
-    """All a particle learner knows."""
+    """The state of a particle learner."""
 
     particles: Particles
     optimiser: Any
@@ -44,7 +44,7 @@ class ParticleLearner(AbstractLearner):
     noise_std: Float[Array, " target"] | None = None  # at first, physical; default: 0.2 of the targets' std
     domain_of: AbstractSimulator | None = None  # whose domain is measured on, where it is not the prior's
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         """Refuse scales that do not fit the outputs."""
         scales, targets = self.config.additive_scales, self.coordinates.target_dim
         if scales is not None and len(scales) != targets:
@@ -59,7 +59,7 @@ class ParticleLearner(AbstractLearner):
         return optax.adamw(config.learning_rate, weight_decay=config.weight_decay, mask=(True, False))
 
     def init(self, *, key: Key[Array, ""]) -> ParticleState:
-        """Untrained networks, which disagree by about one std of the targets; `fit` to no data is the prior proper."""
+        """Untrained networks, which disagree by about one std of the targets; fitted to no data they are the prior."""
         coordinates, statistics = self.coordinates, self.statistics
         if statistics is None and self.simulator is not None:
             statistics = simulator_statistics(self.simulator, key=jr.key(0))  # the same units for every seed
@@ -68,7 +68,7 @@ class ParticleLearner(AbstractLearner):
     def fit(
         self, state: ParticleState, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[ParticleState, dict[str, Float[Array, ""]]]:
-        """`steps` gradient steps; of all looks at the held-out rows, the best one's particles are kept."""
+        """`steps` gradient steps; the particles that predict the held-out rows best, of all checks, are kept."""
         config = self.config
         start_key, train_key = jr.split(key)
         rows = Rows.of(replay, self.coordinates, config.period)
@@ -96,7 +96,7 @@ class ParticleLearner(AbstractLearner):
         return None
 
     def inference(self, estimator: EstimatorName, statistics: Statistics) -> AbstractInference:
-        """How particles move."""
+        """The rule by which particles are updated."""
         config, legacy = self.config, self.config.prior_scaling == "legacy"
         kernel = config.bandwidth, config.repulsion, config.likelihood_exponent
         if config.inference != "fsvgd":
@@ -121,7 +121,7 @@ class ParticleLearner(AbstractLearner):
         )
 
     def sampler(self, statistics: Statistics) -> Sampler:
-        """What a step sees."""
+        """The sampler of batches and measurement points."""
         config = self.config
         points = config.measurement_points if config.inference == "fsvgd" else 0
         neighbours = round(config.neighbourhood_share * points)
@@ -159,11 +159,11 @@ class ParticleLearner(AbstractLearner):
         *,
         key: Key[Array, ""],
     ) -> tuple[ParticleState, "_Best", Metrics]:
-        """Steps with one estimator, in chunks between two looks."""
+        """Steps with one estimator, in chunks between two checks of the held-out rows."""
         statistics = state.particles.statistics
         inference, sampler = self.inference(estimator, statistics), self.sampler(statistics)
 
-        def step(carry, key):
+        def step(carry: tuple[Any, ...], key: Key[Array, ""]) -> tuple[tuple[Any, ...], Metrics]:
             networks, raw, memory = carry
             batch_key, prior_key = jr.split(key)
             batch = sampler(rows, key=batch_key)
@@ -175,13 +175,13 @@ class ParticleLearner(AbstractLearner):
                 networks, raw = optax.apply_updates((networks, raw), change)
             return (networks, raw, memory), metrics
 
-        def chunk(carry, piece):
+        def chunk(carry: tuple[Any, _Best], piece: tuple[Array, Array]) -> tuple[tuple[Any, _Best], Metrics]:
             (state, best), (length, key) = carry, piece
             start = (state.particles.networks, state.particles.raw_noise, state.optimiser)
             shapes = jax.eval_shape(step, start, key)[1]
             nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
-            def one(i, inner):
+            def one(i: Any, inner: tuple[Any, Metrics]) -> tuple[Any, Metrics]:
                 return step(inner[0], jr.fold_in(key, i))
 
             (networks, raw, memory), metrics = jax.lax.fori_loop(0, length, one, (start, nothing))
@@ -197,24 +197,25 @@ class ParticleLearner(AbstractLearner):
 
 
 class _Best(eqx.Module):
-    """The best particles so far, and how good they are."""
+    """The best particles so far, and their metrics."""
 
     particles: Particles
     metrics: Metrics
 
     @staticmethod
     def none(particles: Particles) -> "_Best":
-        """Anything finite is better."""
+        """The start: any finite result is better."""
         worst = {"model/held_out_nll": jnp.inf, "model/held_out_rmse": jnp.inf, "model/noise": 0.0}
         return _Best(particles, {name: jnp.asarray(value, jnp.float32) for name, value in worst.items()})
 
     def or_better(self, particles: Particles, rows: Rows) -> "_Best":
-        """Of these and the new particles those that predict held-out rows better; without such, the new ones."""
+        """The better of these and the new particles on held-out rows; the new ones if nothing is held out."""
         new = _Best(particles, judged(particles, rows))
         leaves = jax.tree.leaves(new)
         finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
         wins = finite & (new.metrics["model/held_out_nll"] <= self.metrics["model/held_out_nll"])
-        return jax.tree.map(lambda new, old: jnp.where(wins, new, old), new, self)
+        better: _Best = jax.tree.map(lambda new, old: jnp.where(wins, new, old), new, self)
+        return better
 
 
 def judged(particles: Particles, rows: Rows) -> Metrics:
@@ -223,7 +224,7 @@ def judged(particles: Particles, rows: Rows) -> Metrics:
     mask = held < rows.count
     number = jnp.maximum(jnp.sum(mask.astype(jnp.float32)), 1.0)
 
-    def judge(x, y):
+    def judge(x: Array, y: Array) -> tuple[Array, Array]:
         error = y - particles.statistics.physical(jnp.mean(particles(x), axis=0))
         return particles.log_density(x, y), jnp.sum(error**2)
 

@@ -1,4 +1,4 @@
-"""A Bayesian neural network as a handful of networks: their mean, their disagreement, and one learned noise.
+"""A Bayesian neural network as a few particles: networks with their mean, their disagreement, and one learned noise.
 
 Unlike an ensemble's members, these particles are meant to be draws of a posterior, whose prior may be a simulator
 (fsvgd.py, svgd.py). They see inputs and targets through fixed statistics, so that the unit of σ never changes.
@@ -32,7 +32,7 @@ TRUNCATED_STD = 0.87962566  # of a standard normal cut off at ±2
 
 
 class Statistics(eqx.Module):
-    """What inputs and targets are measured in: fixed for good, or as long as a fit lasts."""
+    """The units of inputs and targets: fixed for the whole run, or for the duration of a fit."""
 
     x_mean: Float[Array, " input"]
     x_std: Float[Array, " input"]
@@ -116,7 +116,8 @@ class Particles(eqx.Module):
     def __call__(self, x: Float[Array, " input"]) -> Float[Array, "particles target"]:
         """Every particle's value at one physical input; the values are normalised."""
         x = self.statistics.inputs(x)
-        return jax.vmap(lambda network: network(x))(self.networks)
+        values: Array = jax.vmap(lambda network: network(x))(self.networks)
+        return values
 
     def log_density(self, x: Float[Array, " input"], y: Float[Array, " target"]) -> Float[Array, ""]:
         """log of the equal mixture of the particles' Gaussians, physical units, summed over outputs."""
@@ -153,7 +154,7 @@ def predict(
         mean=coordinates.next_obs(obs, action, statistics.physical(jnp.mean(values, axis=0))),
         epistemic_std=coordinates.spread(obs, disagreement * statistics.y_std),
         aleatoric_std=coordinates.spread(obs, particles.noise_std * statistics.y_std),
-        scale=jnp.where(scale > 0, scale, 1.0),  # what is known for sure has σ = 0, in any unit
+        scale=jnp.where(scale > 0, scale, 1.0),  # where σ is always 0 any unit will do
     )
 
 
@@ -166,9 +167,9 @@ def noisy(
     *,
     key: Key[Array, ""],
 ) -> Float[Array, " obs"]:
-    """The observation that a normalised value stands for, with noise on the value.
+    """The next observation of a normalised target, with noise on the target.
 
-    Not on the observation: what coordinates keep (sin² + cos² = 1, remembered actions) stays kept.
+    Not on the observation: so the invariants of the coordinates hold (sin² + cos² = 1, remembered actions).
     """
     value = value + particles.noise_std * jr.normal(key, value.shape, value.dtype)
     return coordinates.next_obs(obs, action, particles.statistics.physical(value))
@@ -202,7 +203,7 @@ class ParticleDynamics(AbstractVectorDynamics, AbstractDrawable, AbstractResampl
         return noisy(self.posterior, self.coordinates, state, action, value, key=noise_key)
 
     def draw(self, *, key: Key[Array, ""]) -> "DrawnParticle":
-        """One particle, for good."""
+        """One particle, drawn once."""
         chosen = jr.randint(key, (), 0, self.posterior.number)
         networks = jax.tree.map(lambda leaf: leaf[chosen][None], self.posterior.networks)
         posterior = Particles(networks, self.posterior.raw_noise, self.posterior.statistics)
@@ -218,7 +219,7 @@ class ParticleDynamics(AbstractVectorDynamics, AbstractDrawable, AbstractResampl
 
 
 class DrawnParticle(AbstractVectorDynamics):
-    """One particle: certain of itself."""
+    """One particle, with no epistemic uncertainty."""
 
     posterior: Particles  # of one
     coordinates: AbstractCoordinates

@@ -1,13 +1,13 @@
 """The score ∇ log p(f) of a prior over functions, at the values f = (f(x₁), …, f(xₙ)) of each particle.
 
-A Gaussian process has it in closed form. Of a simulator there are only draws, from which it must be estimated: by a
+A Gaussian process has it in closed form. For a simulator it is estimated from draws: by a
 Gaussian with their moments (SimFSVGD's default), or without assuming a form. Outputs are taken to be independent, so
 an estimator is written for one: values [particles, points] and draws [functions, points] in, scores of the values out.
 """
 
 import abc
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -52,7 +52,7 @@ class AbstractFunctionPrior(eqx.Module):
 
     @abc.abstractmethod
     def legacy_weight(self, particles: int, points: int) -> float:
-        """What the authors' code multiplies this prior with."""
+        """The factor of this prior in the authors' code."""
 
 
 class GaussianProcessPrior(AbstractFunctionPrior):
@@ -101,14 +101,15 @@ def solve(
     number = covariance.shape[0]
     matrix = covariance + resolution**2 * jnp.eye(number, dtype=covariance.dtype)
 
-    def eliminate(j, table):
-        row = jax.lax.dynamic_index_in_dim(table, j, 0, keepdims=False)
-        column = jax.lax.dynamic_index_in_dim(table, j, 1, keepdims=False)
-        row = row / jnp.maximum(row[j], 0.5 * resolution**2)  # below that, rounding has eaten the pivot
+    def eliminate(j: Any, table: Array) -> Array:
+        row: Array = jax.lax.dynamic_index_in_dim(table, j, 0, keepdims=False)
+        column: Array = jax.lax.dynamic_index_in_dim(table, j, 1, keepdims=False)
+        row = row / jnp.maximum(row[j], 0.5 * resolution**2)  # a smaller pivot is only rounding error
         factor = column - (jnp.arange(number, dtype=jnp.int32) == j).astype(column.dtype)
-        return table - factor[:, None] * row[None, :]
+        rest: Array = table - factor[:, None] * row[None, :]
+        return rest
 
-    table = jax.lax.fori_loop(0, number, eliminate, jnp.concatenate([matrix, columns], axis=1))
+    table: Array = jax.lax.fori_loop(0, number, eliminate, jnp.concatenate([matrix, columns], axis=1))
     return table[:, number:]
 
 
@@ -137,7 +138,9 @@ def kde_score(
     width = (jnp.std(draws, axis=0) + 1e-3) * number ** (-1.0 / (points + 4))
     steps = (draws[None, :, :] - values[:, None, :]) / width[None, None, :]
     share = jax.nn.softmax(-0.5 * jnp.sum(steps**2, axis=-1), axis=-1)
-    return jnp.einsum("pf,pfn->pn", share, steps, precision=HIGHEST) / width[None, :]
+    mean: Array = jnp.einsum("pf,pfn->pn", share, steps, precision=HIGHEST)
+    score: Array = mean / width[None, :]
+    return score
 
 
 def ssge_score(
@@ -163,6 +166,9 @@ def ssge_score(
     return jnp.matmul(features, coefficients, precision=HIGHEST)
 
 
+Pair = tuple[Array, Array]
+
+
 def nu_method_score(
     values: Float[Array, "particles points"], draws: Float[Array, "functions points"]
 ) -> Float[Array, "particles points"]:
@@ -177,7 +183,7 @@ def nu_method_score(
     at_draws = _CurlFree(draws, draws, width)
     divergence = at_draws.divergence()
 
-    def step(carry, t):
+    def step(carry: tuple[Pair, Pair], t: Array) -> tuple[tuple[Pair, Pair], None]:
         (a, c), (a_before, c_before) = carry
         u = (
             (t - 1)
@@ -254,7 +260,7 @@ def _scaled_distances(
     return jnp.maximum(squares - 2.0 * jnp.matmul(x, y.T, precision=HIGHEST), 0.0)
 
 
-@jax.custom_batching.sequential_vmap
+@jax.custom_batching.sequential_vmap  # type: ignore[untyped-decorator]
 def _eigh(matrix: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
     """One after the other under vmap: batched LAPACK can hang on a CPU."""
     eigenvalues, vectors = jnp.linalg.eigh(matrix)

@@ -1,7 +1,7 @@
-"""What is known of the RC car before it is driven: coordinates for a learned model, and a simulator as its prior.
+"""Prior knowledge of the RC car: coordinates for a learned model, and a simulator as its prior.
 
 Both are for decisions of one frame, and for the observations of rc_car.py: seven numbers of state, then the past
-actions, oldest first. Which of these drives the car is for the data to tell; the simulator says the oldest.
+actions, oldest first. Which of them drives the car is learned from data; in the simulator it is the oldest.
 """
 
 import abc
@@ -109,11 +109,11 @@ class CarWorldFrame(AbstractCarFrame):
         return jnp.concatenate([std, jnp.zeros_like(obs[7:])])
 
     def place(self, inputs: Float[Array, " input"]) -> tuple[Float[Array, " obs"], Float[Array, " action"]]:
-        """The very ones."""
+        """Split the inputs: nothing was changed."""
         return inputs[:-2], inputs[-2:]
 
     def per_target(self, six: tuple[float, ...]) -> Float[Array, " target"]:
-        """The heading's serves its sine and its cosine."""
+        """The number of the heading is used for its sine and its cosine."""
         return jnp.array((*six[:3], *six[2:]), jnp.float32)
 
     def input_scale(self) -> Float[Array, " input"]:
@@ -165,7 +165,7 @@ class CarBodyFrame(AbstractCarFrame):
         return jnp.concatenate([place, turned, velocity, obs[6:7] + target[5:], _shift(obs, action)])
 
     def spread(self, obs: Float[Array, " obs"], std: Float[Array, " target"]) -> Float[Array, " obs"]:
-        """Turned into the frame of the world, which forgets that what was independent is so no longer."""
+        """Turned into the frame of the world; correlations between the coordinates are ignored."""
         s, c = heading = _heading(obs)
         turned = std[2] * jnp.abs(jnp.stack([c, s]))
         place, velocity = _turn_std(std[:2], heading), _turn_std(std[3:5], heading)
@@ -234,7 +234,7 @@ class CarSimulator(AbstractSimulator):
         return self.coordinates.targets(obs, action, jnp.concatenate([moved, obs[7:]]))
 
     def domain(self, *, key: Key[Array, ""]) -> Float[Array, " input"]:
-        """Any state of the box and any actions, as inputs."""
+        """A uniform state of the box and uniform actions, as inputs."""
         half = jnp.array(BOXES[self.box] + (1.0,) * (2 + 2 * self.coordinates.past), jnp.float32)
         drawn = half * jr.uniform(key, half.shape, half.dtype, -1.0, 1.0)
         obs = jnp.concatenate([encode(drawn[:6]), drawn[6:-2]])

@@ -24,7 +24,7 @@ from sombrl.dynamics.prior_score import (
 
 DRAW_JITTER = 1e-5  # on the unit kernel, so that it can be factorised in float32
 STATISTICS_POINTS, STATISTICS_FUNCTIONS = 1000, 10
-TARGET_WIDENING = 1.5  # of the targets' std: the world may move more than the simulator does
+TARGET_WIDENING = 1.5  # of the targets' std: the real system may vary more than the simulator
 X_FLOOR, Y_FLOOR = 1e-3, 1e-6
 
 
@@ -135,11 +135,13 @@ class SimulatorPrior(AbstractFunctionPrior):
         return 1.0 / points if self.estimator in ("ssge", "nu-method") else 1.0
 
 
-@jax.custom_batching.sequential_vmap
+@jax.custom_batching.sequential_vmap  # type: ignore[untyped-decorator]
 def _one_cholesky(matrix: Float[Array, "points points"]) -> Float[Array, "points points"]:
-    return jnp.linalg.cholesky(matrix)
+    factor: Array = jnp.linalg.cholesky(matrix)
+    return factor
 
 
 def _cholesky(matrix: Float[Array, "points points"]) -> Float[Array, "points points"]:
     """On a CPU one after the other under vmap: batched LAPACK inside a loop can hang there."""
-    return _one_cholesky(matrix) if jax.default_backend() == "cpu" else jnp.linalg.cholesky(matrix)
+    factor: Array = _one_cholesky(matrix) if jax.default_backend() == "cpu" else jnp.linalg.cholesky(matrix)
+    return factor

@@ -1,6 +1,6 @@
 """Stein variational gradient descent (Liu & Wang, 2016): particles go downhill in U = -log p and push each other away.
 
-With dissimilar particles it is N separate optimisations; the kernel is what makes it a posterior. `WeightSpace` is
+Without the kernel it is N separate optimisations; with it the particles approximate a posterior. `WeightSpace` is
 SVGD on the weights of networks, and without the kernel a deep ensemble; fsvgd.py does the same with their values.
 """
 
@@ -63,12 +63,12 @@ def stein_direction(
 
 
 class Batch(eqx.Module):
-    """What one step sees."""
+    """The data of one step."""
 
     inputs: Float[Array, "batch input"]  # physical
     targets: Float[Array, "batch target"]  # normalised
     points: Float[Array, "points input"]  # measurement points, physical
-    count: Float[Array, ""]  # how many rows the batch stands for; 0: its targets mean nothing
+    count: Float[Array, ""]  # how many rows the batch represents; with 0 its targets are ignored
 
 
 def likelihood_slopes(
@@ -87,7 +87,8 @@ def likelihood_slopes(
 
 def evaluate(networks: Network, x: Float[Array, "points input"]) -> Float[Array, "particles points target"]:
     """All networks at normalised inputs."""
-    return jax.vmap(lambda network: jax.vmap(network)(x))(networks)
+    values: Array = jax.vmap(lambda network: jax.vmap(network)(x))(networks)
+    return values
 
 
 class AbstractInference(eqx.Module):
@@ -97,7 +98,7 @@ class AbstractInference(eqx.Module):
     def gradient(
         self, networks: Network, raw: Float[Array, " target"], batch: Batch, *, key: Key[Array, ""]
     ) -> tuple[Network, Float[Array, " target"], Metrics]:
-        """Of the networks and of the raw noise, and what can be said about the step; no key is used twice."""
+        """The gradients of the networks and of the raw noise, and metrics of the step."""
 
 
 class WeightSpace(AbstractInference):

@@ -1,4 +1,4 @@
-"""The true system as if it were a model: planning on it gives the reference J(π*) that regret is measured against."""
+"""The true system as a model: planning on it gives the reference J(π*) that regret is measured against."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, PyTree
 
 from sombrl.dynamics.base import AbstractLearner, AbstractVectorDynamics
 from sombrl.envs.base import AbstractWorld
@@ -17,7 +17,7 @@ ROUNDING = 1e-6  # of float32; a noise of exactly 0 has no likelihood
 
 
 class TrueDynamics(AbstractVectorDynamics):
-    """x' as the world computes it without noise: certain, and right."""
+    """x' as the world computes it, without noise and without uncertainty."""
 
     world: AbstractWorld  # without noise
     action_repeat: int = eqx.field(static=True)
@@ -25,7 +25,7 @@ class TrueDynamics(AbstractVectorDynamics):
     def predict(self, state: Float[Array, " state"], action: Float[Array, " action"]) -> Prediction:
         """The next observation."""
 
-        def frame(inner, _):
+        def frame(inner: PyTree, _: None) -> tuple[PyTree, None]:
             return self.world.step(inner, action, key=jr.key(0))[0], None
 
         inner, _ = jax.lax.scan(frame, self.world.infer(state), None, length=self.action_repeat)

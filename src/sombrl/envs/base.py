@@ -1,7 +1,8 @@
-"""What the loop drives, and what a world in pure JAX must offer."""
+"""The interface of a world in pure JAX."""
 
 import abc
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Key, PyTree
@@ -38,22 +39,22 @@ class AbstractWorld(eqx.Module):
         """The known task on observations, for decisions of `action_repeat` frames."""
 
     @abc.abstractmethod
-    def draw(self, state: PyTree, axes) -> None:
+    def draw(self, state: PyTree, axes: Any) -> None:
         """Draw the state on matplotlib axes."""
 
-    def draw_trail(self, states: Sequence[PyTree], axes) -> None:
-        """Add the states of an episode so far to what `draw` has drawn: nothing unless the world does better."""
+    def draw_trail(self, states: Sequence[PyTree], axes: Any) -> None:
+        """Add the states of an episode so far to the drawing. By default it adds nothing."""
 
     def downstream(self, action_repeat: int) -> dict[str, AbstractTask]:
-        """Other tasks in the same dynamics, by name: none unless the world has some."""
+        """Other tasks in the same dynamics, by name. By default there are none."""
         return {}
 
     def optimal_average(self) -> float | None:
-        """The best average reward of a frame that any policy has, if it is known: regret is measured against it."""
+        """The best average reward per frame of any policy, if it is known: the reference of regret."""
         return None
 
     def can_end(self) -> bool:
-        """Whether a step can terminate: such a world cannot be run without resets."""
+        """Whether a step can terminate; such a world cannot run without resets."""
         return False
 
     def without_noise(self) -> "AbstractWorld":
@@ -62,4 +63,6 @@ class AbstractWorld(eqx.Module):
 
     def infer(self, obs: Float[Array, " obs"]) -> PyTree:
         """The state behind an observation, for planning on the true system."""
-        raise SombrlError(f"{type(self).__name__} has no `infer` (observation → state): it cannot be planned on.")
+        raise SombrlError(
+            f"{type(self).__name__} has no `infer` (observation → state): planning on the true system is not possible."
+        )

@@ -1,4 +1,4 @@
-"""What to know about an environment before a long run, as findings, never as a stack trace."""
+"""Check an environment before a long run: problems are findings of one sentence, never a stack trace."""
 
 import contextlib
 import dataclasses
@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
-from sombrl.envs.adapters.boxes import check_spaces, to_physical
+from sombrl.envs.adapters.factories import EnvSource, make_many
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
-from sombrl.envs.adapters.making import EnvSource, make_many
+from sombrl.envs.adapters.spaces import check_spaces, to_physical
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.interface import EnvSpec
 from sombrl.envs.layout import Part
@@ -57,7 +57,7 @@ def check_env(env: EnvSource, *, seed: int = 0, steps: int = 200, **options: Any
 
 
 def _describe(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
-    """Sizes, episode length, and who knows the reward."""
+    """Sizes, episode length, and whether the reward is known."""
     spec = envs.spec
     actions = f"a choice of {spec.action_dim} actions" if spec.discrete else f"actions of {spec.action_dim}"
     sizes = f"{spec.name}: observations of {_describe_obs(spec)}, {actions}."
@@ -111,11 +111,11 @@ def _check_rollout(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> l
 
 
 def _check_information(spec: EnvSpec, obs: np.ndarray) -> list[Finding]:
-    """What never changes, and what changes on very different scales; `obs` is [time, obs]."""
+    """Observations that never change, and very different scales; `obs` is [time, obs]."""
     findings, parts = [], spec.obs_layout.split(obs)
     for part in spec.obs_layout.parts:
         if part.kind == "image" and np.ptp(parts[part.name], axis=0).max() == 0:
-            text = f"The image {part.name!r} never changed under random actions; it tells a model nothing."
+            text = f"The image {part.name!r} never changed under random actions; it carries no information."
             findings.append(Finding("warning", text))
     if not any(part.kind == "vector" for part in spec.obs_layout.parts):
         return findings
@@ -123,13 +123,13 @@ def _check_information(spec: EnvSpec, obs: np.ndarray) -> list[Finding]:
     constant = np.flatnonzero(np.ptp(obs, axis=0) == 0)
     if constant.size:
         which = ", ".join(map(str, constant[:8])) + (", …" if constant.size > 8 else "")
-        text = f"Observation {which} never changed under random actions; a constant tells a model nothing."
+        text = f"Observation {which} never changed under random actions; a constant carries no information."
         findings.append(Finding("warning", text))
     scales = np.std(obs, axis=0, dtype=np.float64)
     scales = scales[scales > 0]
     if scales.size and scales.max() / scales.min() > WIDE_SCALES:
         ratio = scales.max() / scales.min()
-        text = f"Observation scales differ by a factor of {ratio:.0f}, which normalisation takes care of."
+        text = f"Observation scales differ by a factor of {ratio:.0f}, which normalisation corrects."
         findings.append(Finding("ok", text))
     return findings
 
@@ -148,7 +148,7 @@ def _rollout(envs: AbstractEnvs, steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_raw(envs: GymnasiumEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
-    """What the simulator itself returns, before sombrl converts it."""
+    """The values that the simulator itself returns, before sombrl converts them."""
     env, rng = envs.envs[0], np.random.default_rng(0)
     findings = _check_pictures(env.observation_space)
     obs, _ = env.reset(seed=0)
@@ -168,8 +168,8 @@ def _check_raw(envs: GymnasiumEnvs, steps: int, options: dict[str, Any]) -> list
     return [*findings, *([Finding("ok", "terminated and truncated are booleans.")] if bools else [])]
 
 
-def _check_pictures(space: gymnasium.Space) -> list[Finding]:
-    """Grey pictures of floats, which look like any other table of numbers."""
+def _check_pictures(space: gymnasium.Space[Any]) -> list[Finding]:
+    """Grey pictures given as floats, which cannot be told from other tables of numbers."""
     boxes = space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else [space]
     return [
         Finding(
@@ -184,7 +184,7 @@ def _check_pictures(space: gymnasium.Space) -> list[Finding]:
     ]
 
 
-def _lies_outside(obs: Any, space: gymnasium.Space) -> bool:
+def _lies_outside(obs: Any, space: gymnasium.Space[Any]) -> bool:
     if isinstance(space, gymnasium.spaces.Dict):
         return any(_lies_outside(obs[key], one) for key, one in space.spaces.items())
     if isinstance(space, gymnasium.spaces.Box):
@@ -206,7 +206,7 @@ def _run_gymnasium_checker(env: EnvSource, kwargs: dict[str, Any]) -> list[Findi
         text = _sentence(warning.message)
         if issubclass(warning.category, UserWarning) and not any(skip in text for skip in NOT_OUR_CONCERN):
             findings.append(Finding("warning", f"Gymnasium's checker: {text}"))
-    return findings or [Finding("ok", "Gymnasium's checker has nothing to add.")]
+    return findings or [Finding("ok", "Gymnasium's checker found no problem.")]
 
 
 def _sentence(problem: Warning | Exception | str) -> str:

@@ -4,13 +4,15 @@ In float64 they are XLA's.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 
-def _polynomial(function, degree: int, end: float) -> tuple[float, ...]:
+def _polynomial(function: Callable[[Any], Any], degree: int, end: float) -> tuple[float, ...]:
     """Coefficients of a function of [0, end], lowest first."""
     fitted = np.polynomial.Chebyshev.interpolate(function, degree, domain=[0.0, end])
     return tuple(float(c) for c in fitted.convert(kind=np.polynomial.Polynomial).coef)

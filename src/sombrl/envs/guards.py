@@ -1,4 +1,4 @@
-"""What every kind of environment refuses, a sentence each: bad numbers, bad shapes, NaN simulators."""
+"""Checks that all environments share: bad numbers, bad shapes, simulators that return NaN."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def check_count(value: object, name: str) -> int:
     good = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not good or value < 1:  # type: ignore[operator]
         raise SombrlError(f"{name} must be an integer ≥ 1, not {value!r}.")
-    return int(value)  # type: ignore[call-overload]
+    return int(value)  # type: ignore[call-overload,no-any-return]
 
 
 def check_choice(value: object, name: str, choices: Sequence[str]) -> str:
@@ -45,10 +45,10 @@ def check_seeds(seeds: Sequence[int]) -> list[int]:
 
 
 def refuse_end(name: str) -> SombrlError:
-    """The error for an environment that ends by itself where nothing may be reset."""
+    """The error for an environment that terminates in the non-episodic setting."""
     return SombrlError(
-        f"{name} terminates, and the non-episodic setting never resets: choose a variant that goes on (such as "
-        "mountain-car), wrap the environment so that it does, or use another --setting."
+        f"{name} terminates, and the non-episodic setting never resets: choose a variant that does not (such "
+        "as mountain-car), wrap the environment so that it continues, or use another --setting."
     )
 
 
@@ -69,7 +69,7 @@ def require_vectors(spec: EnvSpec, algorithm: str) -> None:
 
 
 def refuse_cost(name: str) -> SombrlError:
-    """The error for a cost of actions that have no size."""
+    """The error for an action cost with discrete actions."""
     return SombrlError(f"{name} has discrete actions, which have no size to charge for: use action_cost 0.")
 
 
@@ -78,7 +78,7 @@ def check_step_inputs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The inputs of one `step`, checked: actions as float32, clipped to [-1, 1], zero on inactive rows.
 
-    Discrete actions are not clipped: of two large numbers the larger is the choice.
+    Discrete actions are not clipped: clipping would make two large numbers equal.
     """
     actions, active = np.asarray(actions), np.asarray(active)
     if actions.shape != (len(seeds), spec.action_dim):

@@ -1,4 +1,4 @@
-"""What the loop drives: one environment per seed, stepped together. Free of JAX, for simulator processes."""
+"""The interface of environments: one per seed, stepped together. Free of JAX, for simulator processes."""
 
 import abc
 import dataclasses
@@ -21,7 +21,7 @@ ENDLESS = 1_000_000_000
 class EnvSpec:
     """An environment as the agent sees it: actions in [-1, 1], one decision = `action_repeat` frames.
 
-    With `discrete` an action is any vector of `action_dim` numbers, and the place of the largest is what is done.
+    With `discrete` an action is any vector of `action_dim` numbers, and the index of the largest is executed.
     """
 
     name: str
@@ -46,7 +46,7 @@ class EnvSpec:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What came back from one decision, a row per seed. Inactive rows repeat their last observation."""
+    """The result of one decision, a row per seed. Inactive rows repeat their last observation."""
 
     obs: np.ndarray  # [seeds, obs] float32, or uint8 (`EnvSpec.obs_dtype`)
     reward: np.ndarray  # [seeds] float64, summed over the repeated frames
@@ -59,7 +59,7 @@ class AbstractEnvs(abc.ABC):
 
     Each row has its own episode number and its own clock. Randomness is a function of (seed, episode) alone, so
     a seed's trajectory does not depend on which others run beside it or on when they are reset, and a resumed
-    run meets the same starts.
+    run has the same initial states.
     """
 
     spec: EnvSpec
@@ -76,15 +76,15 @@ class AbstractEnvs(abc.ABC):
     def reset_rows(self, rows: np.ndarray, episodes: np.ndarray) -> np.ndarray:
         """Start episode number `episodes[i]` on every row i with `rows[i]`; the others stay where they are.
 
-        Returns where all of them are now, [seeds, obs].
+        Returns the observations of all rows, [seeds, obs].
         """
 
     @abc.abstractmethod
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
-        """Execute `actions` in [-1, 1] (or to choose from by their largest) on the rows that are active."""
+        """Execute `actions` in [-1, 1] (or the index of the largest, of discrete ones) on the rows that are active."""
 
     def begin_step(self, actions: np.ndarray, active: np.ndarray) -> Callable[[], Step]:
-        """`step` in two halves: the call returned waits for the answers. Here all is done in the second."""
+        """Begin a step; the call returned finishes it. By default all work is done in that call."""
         return lambda: self.step(actions, active)
 
     @abc.abstractmethod
@@ -107,4 +107,4 @@ class AbstractEnvs(abc.ABC):
         """A picture of one row, uint8 [height, width, 3]."""
 
     def close(self) -> None:  # noqa: B027
-        """Free what the simulators hold."""
+        """Free the resources of the simulators."""

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -104,7 +105,7 @@ class JaxEnvs(AbstractEnvs):
 
     def physical(self, actions: np.ndarray) -> np.ndarray:
         """`actions` as the world takes them: in [-1, 1] already."""
-        return np.clip(actions, -1.0, 1.0)
+        return np.asarray(np.clip(actions, -1.0, 1.0))
 
     def get_state(self) -> dict[str, np.ndarray]:
         """The world states leaf by leaf, and the counters."""
@@ -137,13 +138,16 @@ class JaxEnvs(AbstractEnvs):
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
+Programs = tuple[Callable[..., Any], Callable[..., Any]]
+
+
 def _row_keys(seed: UInt[Array, ""], episode: UInt[Array, ""]) -> tuple[Key[Array, ""], Key[Array, ""]]:
     """The key of the start and the key of the noise, of one episode of one seed."""
     start_key, noise_key = jr.split(jr.fold_in(jr.fold_in(jr.key(seed), STREAM), episode))
     return start_key, noise_key
 
 
-def _programs(world: AbstractWorld, repeat: int, cost: float, bound: float) -> tuple[Callable, Callable]:
+def _programs(world: AbstractWorld, repeat: int, cost: float, bound: float) -> Programs:
     """`_compile`, shared between equal worlds (training and evaluation) where worlds can be compared."""
     try:
         hash(world)
@@ -153,7 +157,7 @@ def _programs(world: AbstractWorld, repeat: int, cost: float, bound: float) -> t
 
 
 @functools.lru_cache(maxsize=32)
-def _compile(world: AbstractWorld, repeat: int, cost: float, bound: float) -> tuple[Callable, Callable]:
+def _compile(world: AbstractWorld, repeat: int, cost: float, bound: float) -> Programs:
     """The start and the decision of one row: closures; modules as arguments cost more than the physics."""
 
     @jax.jit
@@ -172,7 +176,7 @@ def _compile(world: AbstractWorld, repeat: int, cost: float, bound: float) -> tu
         keys = jr.split(jr.fold_in(noise_key, counters[2]), repeat)
         price = cost * norm(bound * action)
 
-        def frame(carry, inputs):
+        def frame(carry: tuple[PyTree, Array, Array], inputs: tuple[Array, Array]) -> tuple[Any, None]:
             state, total, ended = carry
             index, key = inputs
             runs = (index < counters[3]) & ~ended

@@ -1,4 +1,4 @@
-"""What an observation is made of (images, vectors, discrete values), and how it lies in a flat row. Free of JAX."""
+"""The parts of an observation (images, vectors, discrete values) and their layout in a flat row. Free of JAX."""
 
 import dataclasses
 import math
@@ -41,7 +41,7 @@ class Part:
     def read(self, value: Any, what: str) -> np.ndarray:
         """What an environment gives, one or a batch in any shape, with the numbers that training has."""
         try:
-            with np.errstate(over="ignore"):  # an infinity is told
+            with np.errstate(over="ignore"):  # an infinity is reported below
                 array = np.asarray(value, np.float32 if self.kind == "vector" else None)
         except (TypeError, ValueError):
             raise SombrlError(f"{what} is {self.words}, not a {type(value).__name__}.") from None
@@ -80,7 +80,7 @@ class ObsLayout:
 
     parts: tuple[Part, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Sort the parts."""
         object.__setattr__(self, "parts", tuple(sorted(self.parts, key=lambda part: part.name)))
 

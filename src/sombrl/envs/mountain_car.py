@@ -1,6 +1,6 @@
 """Gymnasium's `MountainCarContinuous-v0` in JAX: an underpowered car, and nothing but cost until the goal."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -109,7 +109,7 @@ class MountainCar(AbstractWorld):
         """100: beyond x = π/6 gravity itself presses the car to the right wall. Not known with noise or an end."""
         return None if self.terminates or self.noise.kind != "none" else GOAL_REWARD
 
-    def draw(self, state: Float[Array, " state"], axes) -> None:
+    def draw(self, state: Float[Array, " state"], axes: Any) -> None:
         """The hill, the goal's flag, and the car along the slope."""
         position = float(np.asarray(state)[0])
         xs = np.linspace(MIN_POSITION, MAX_POSITION, 200)
@@ -131,7 +131,7 @@ class MountainCar(AbstractWorld):
 
 
 class MountainCarTask(AbstractTask):
-    """The car's reward and end read off the next observation, for decisions of `action_repeat` frames."""
+    """The car's reward and termination from the next observation, for decisions of `action_repeat` frames."""
 
     world: MountainCar
     action_repeat: int = eqx.field(static=True)
@@ -181,5 +181,6 @@ def _force(action: Float[Array, " action"]) -> Float[Array, ""]:
     return jnp.clip(action[0], -1.0, 1.0)
 
 
-def _height(position):
+def _height(position: Any) -> Any:
+    """The height of the hill at a position, or at many."""
     return 0.45 * np.sin(3.0 * position) + 0.55

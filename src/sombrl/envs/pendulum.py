@@ -1,6 +1,6 @@
 """Gymnasium's `Pendulum-v1` in JAX, with the paper's hanging start and sparse reward."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -75,7 +75,7 @@ class Pendulum(AbstractWorld):
             push = self.noise(action, 2, key=key)
             next_theta = next_theta + DT * push[0]
             next_omega = jnp.clip(next_omega + push[1], -MAX_SPEED, MAX_SPEED)
-        # Wrapped, unlike Gymnasium's: in float32 an angle that only grows loses its digits in a long run.
+        # Wrapped, unlike Gymnasium's: in float32 an angle that keeps growing loses precision in a long run.
         next_state = jnp.stack([_wrap(next_theta), next_omega])
         return next_state, self.judge(_wrap(theta), omega, torque), jnp.zeros((), bool)
 
@@ -86,7 +86,7 @@ class Pendulum(AbstractWorld):
         upright = tolerance(jnp.cos(theta), lower=0.95, upper=1.0, margin=0.1)
         slow = tolerance(omega, lower=-0.5, upper=0.5, margin=0.5)
         idle = tolerance(torque, lower=-0.1, upper=0.1, margin=0.1)
-        return upright * slow + self.action_cost * (idle - 1.0)  # H-UCRL's form: a penalty, never a gift
+        return upright * slow + self.action_cost * (idle - 1.0)  # H-UCRL's form: only a penalty
 
     def observe(self, state: Float[Array, " state"]) -> Float[Array, " obs"]:
         """(cos θ, sin θ, ω)."""
@@ -109,12 +109,12 @@ class Pendulum(AbstractWorld):
         return {name: PendulumGoal(name, action_repeat) for name in DOWNSTREAM}
 
     def optimal_average(self) -> float | None:
-        """Upright and idle: 0, or 1 when the reward is sparse. Not known with noise, which cannot be rested against."""
+        """Upright and idle: 0, or 1 when the reward is sparse. Not known with noise, under which it cannot rest."""
         if self.noise.kind != "none":
             return None
         return 0.0 if self.reward == "dense" else 1.0
 
-    def draw(self, state: Float[Array, " state"], axes) -> None:
+    def draw(self, state: Float[Array, " state"], axes: Any) -> None:
         """The rod, its pivot and its bob; a faint circle shows where the bob can be."""
         theta = float(np.asarray(state)[0])
         x, y = -np.sin(theta), np.cos(theta)  # θ grows anticlockwise

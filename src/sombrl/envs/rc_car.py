@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ DOWNSTREAM: dict[str, Pose] = {
 
 
 class CarState(eqx.Module):
-    """Where the car is, what was sent to it, and what is known of it."""
+    """The true state of the car, the actions sent to it, and its measured state."""
 
     truth: Float[Array, " 6"]  # x, y, θ, vx, vy, ω
     actions: Float[Array, "past 2"]  # oldest first
@@ -184,14 +184,14 @@ class RCCar(AbstractWorld):
         """Park facing the other way, park across, or turn round on the spot."""
         return {name: RCCarTask(self, goal, action_repeat) for name, goal in DOWNSTREAM.items()}
 
-    def draw(self, state: CarState, axes) -> None:
+    def draw(self, state: CarState, axes: Any) -> None:
         """The field from above: the goal pose in outline, and the car with its front wheels turned."""
         pose = np.asarray(state.truth)[:3]
         steer = float(np.asarray(state.actions)[-self.delay, 0]) if self.delay else 0.0  # of what drives it next
         draw_field(axes, GOAL, poses=pose[None])
         draw_car(axes, pose, steer=steer * float(self.parameters.steering_limit))
 
-    def draw_trail(self, states: Sequence[CarState], axes) -> None:
+    def draw_trail(self, states: Sequence[CarState], axes: Any) -> None:
         """The path so far."""
         draw_path(axes, np.stack([np.asarray(state.truth)[:3] for state in states]))
 
@@ -207,8 +207,8 @@ class RCCarTask(AbstractTask):
     goal: Pose = eqx.field(static=True)
     action_repeat: int = eqx.field(static=True)
 
-    def __check_init__(self):
-        """Refuse what an observation cannot tell."""
+    def __check_init__(self) -> None:
+        """Refuse a task that an observation does not determine."""
         if self.world.stack == "legacy" and self.action_repeat > 1:
             raise SombrlError('stack="legacy" hides the newest action: use action_repeat 1, or stack="corrected".')
 

@@ -32,7 +32,7 @@ FASTEST = (100.0, 100.0, 100.0)  # m/s, m/s, rad/s
 
 
 class CarParameters(eqx.Module):
-    """What tells one car from another. Tyre numbers count only where `use_blend` is 1."""
+    """The parameters of a car. Tyre parameters count only where `use_blend` is 1."""
 
     m: Scalar  # kg
     l_f: Scalar  # m, centre of mass to the front axle
@@ -117,14 +117,15 @@ RANGES = {
         ),
     ),
 }
-"""What a car may be before it was driven: least and largest, each number independent and uniform."""
+"""The prior of a car's parameters: least and largest values, each parameter independent and uniform."""
 
 
 def draw_parameters(fidelity: str, car: int, *, key: Key[Array, ""]) -> CarParameters:
     """One car from the ranges."""
     low, high = (jnp.array(jax.tree.leaves(side), jnp.float32) for side in RANGES[fidelity, car])
     tree = jax.tree.structure(DEFAULTS[fidelity, car])
-    return jax.tree.unflatten(tree, list(low + jr.uniform(key, low.shape, low.dtype) * (high - low)))
+    drawn: CarParameters = jax.tree.unflatten(tree, list(low + jr.uniform(key, low.shape, low.dtype) * (high - low)))
+    return drawn
 
 
 def advance(
@@ -150,7 +151,7 @@ def advance(
     h = dt / substeps
     slope = _slope(parameters, action, course, tyres)
 
-    def substep(moving: Moving, _):
+    def substep(moving: Moving, _: None) -> tuple[Moving, None]:
         first = slope(moving)
         if integrator == "legacy":
             place = _along(moving, 0.5 * h, first)

@@ -1,7 +1,7 @@
 """The RC car as a Gymnasium environment, `sombrl/RCCar-v0`: importing this file registers it.
 
-It is the world of rc_car.py to the bit: `reset(seed=s)` starts episode 0 of seed s, as `make_envs("rc-car", [s])` does,
-and every `reset()` after it the next episode of that seed.
+It is bit-identical to the world of rc_car.py: `reset(seed=s)` starts episode 0 of seed s, as
+`make_envs("rc-car", [s])` does, and every `reset()` after it the next episode of that seed.
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
 """Pictures of the RC car from above: the field, the car, and the path of an episode."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ WHEEL_LENGTH, WHEEL_WIDTH = 0.11, 0.045
 BODY, WHEEL, TARGET, PATH = "#4c72b0", "0.15", "#3a8a4d", "#dd8452"
 
 
-def draw_field(axes, goal: Sequence[float] | np.ndarray, *, poses: np.ndarray | None = None) -> None:
+def draw_field(axes: Any, goal: Sequence[float] | np.ndarray, *, poses: np.ndarray | None = None) -> None:
     """The floor with lines every half metre and the goal pose; the view holds `poses` [time, x y θ] as well."""
     (left, right), (low, high) = VIEW
     if poses is not None:
@@ -40,7 +41,7 @@ def draw_field(axes, goal: Sequence[float] | np.ndarray, *, poses: np.ndarray | 
     axes.spines[:].set_visible(False)
 
 
-def draw_car(axes, pose: Sequence[float] | np.ndarray, *, steer: float = 0.0, faint: bool = False) -> None:
+def draw_car(axes: Any, pose: Sequence[float] | np.ndarray, *, steer: float = 0.0, faint: bool = False) -> None:
     """A car at a pose (x, y, θ), its front wheels turned by `steer` rad; `faint` leaves an outline of it."""
     corners = _place(_box(LENGTH, WIDTH), pose)
     if faint:
@@ -56,14 +57,14 @@ def draw_car(axes, pose: Sequence[float] | np.ndarray, *, steer: float = 0.0, fa
     axes.fill(nose[:, 0], nose[:, 1], color="white", zorder=6)
 
 
-def draw_path(axes, poses: np.ndarray) -> None:
+def draw_path(axes: Any, poses: np.ndarray) -> None:
     """Where the car was: a line through `poses` [time, x y θ]."""
     poses = np.asarray(poses)
     axes.plot(poses[:, 0], poses[:, 1], color=PATH, linewidth=1.8, solid_capstyle="round", zorder=3)
 
 
 def draw_trajectory(
-    axes, poses: np.ndarray, goal: Sequence[float] | np.ndarray = (0.0, 0.0, 0.0), *, every: int = 10
+    axes: Any, poses: np.ndarray, goal: Sequence[float] | np.ndarray = (0.0, 0.0, 0.0), *, every: int = 10
 ) -> None:
     """A whole episode in one picture: `poses` [time, x y θ], a faint car at every so many, the last one in full."""
     poses = np.asarray(poses)
@@ -82,4 +83,4 @@ def _place(points: np.ndarray, pose: Sequence[float] | np.ndarray) -> np.ndarray
     """Points of the car, [points, 2], where the car is."""
     x, y, theta = (float(number) for number in pose)
     turn = np.array([[np.cos(theta), np.sin(theta)], [-np.sin(theta), np.cos(theta)]])
-    return points @ turn + np.array([x, y])
+    return np.asarray(points @ turn + np.array([x, y]))

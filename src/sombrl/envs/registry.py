@@ -13,8 +13,8 @@ from sombrl.envs.adapters.atari import PREFIX as ATARI
 from sombrl.envs.adapters.dmc import PREFIX as DMC
 from sombrl.envs.adapters.dmc import DMCEnvs, check_name, list_tasks, task_names
 from sombrl.envs.adapters.dmc_vision import PREFIX as VISION
+from sombrl.envs.adapters.factories import KNOWN_TASKS, EnvSource, check_id
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
-from sombrl.envs.adapters.making import KNOWN_TASKS, EnvSource, check_id
 from sombrl.envs.adapters.processes import ProcessEnvs
 from sombrl.envs.base import ENDLESS, AbstractEnvs, AbstractWorld
 from sombrl.envs.guards import check_cost, check_count, check_seeds
@@ -26,7 +26,7 @@ from sombrl.records import SombrlError
 
 
 @dataclasses.dataclass(frozen=True)
-class World:
+class WorldEntry:
     """A row of the table of our own worlds."""
 
     make: Callable[..., AbstractWorld]
@@ -35,9 +35,9 @@ class World:
 
 
 WORLDS = {
-    "pendulum": World(Pendulum, MAX_TORQUE, "swing-up from hanging; dense or sparse reward; known reward"),
-    "mountain-car": World(MountainCar, 1.0, "sparse +100 on the hill, never terminates; known reward"),
-    "rc-car": World(RCCar, 1.0, "park a car by a half-turn, with delayed actions; known reward"),
+    "pendulum": WorldEntry(Pendulum, MAX_TORQUE, "swing-up from hanging; dense or sparse reward; known reward"),
+    "mountain-car": WorldEntry(MountainCar, 1.0, "sparse +100 on the hill, never terminates; known reward"),
+    "rc-car": WorldEntry(RCCar, 1.0, "park a car by a half-turn, with delayed actions; known reward"),
 }
 """A new world is a file of its own and a row here."""
 
@@ -61,11 +61,11 @@ def make_envs(
 
     `name` is one of ours (`list_envs`), `dmc:domain-task`, `dmc-vision:domain-task`, `atari:Game`, a Gymnasium id (also
     `module:Id-v0`), a function that makes a `gymnasium.Env`, a ready one (for one seed), or an `AbstractWorld`.
-    `env_kwargs` go to whatever makes it; text that reads as a number or a truth value becomes one, as it comes from a
+    `env_kwargs` are passed on to make it; text that reads as a number or a truth value becomes one, as it comes from a
     command line. `action_repeat` frames are one decision (default: 2 for dmc: and dmc-vision:, 4 for atari:, else 1);
     `action_cost` is K in reward − K‖u‖₂ per frame, u in physical units; `episode_length` counts decisions; `endless`
-    environments have no time limit (for the non-episodic setting). `workers` processes step host simulators side by
-    side, to the same bits; 0 steps them in turn, in this process. With `restart` a worker that dies is started again
+    environments have no time limit (for the non-episodic setting). `workers` processes step host simulators in
+    parallel, bit-identically; 0 steps them in turn, in this process. With `restart` a worker that dies is started again
     and its episodes are cut short, instead of ending the run.
     """
     seeds = check_seeds(seeds)
@@ -164,6 +164,6 @@ def list_envs() -> list[tuple[str, str]]:
     return rows
 
 
-def _options(world: World) -> str:
+def _options(world: WorldEntry) -> str:
     parameters = inspect.signature(world.make).parameters
     return "options " + ", ".join(f"{key}={p.default!r}" for key, p in parameters.items())

@@ -1,4 +1,4 @@
-"""Where each row is: the bookkeeping that every kind of environment shares."""
+"""The episode and step counters that all environments share."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from sombrl.errors import SombrlError
 
 
 class Rows:
-    """A row per seed: its episode (-1 before the first), its decisions in it, whether it is over, what it saw."""
+    """A row per seed: its episode (-1 before the first), decisions in it, whether it is over, the last observation."""
 
     def __init__(self, spec: EnvSpec, seeds: Sequence[int]):
         self.spec, self.seeds = spec, list(seeds)
@@ -34,7 +34,7 @@ class Rows:
         return pairs
 
     def begin(self, row: int, episode: int) -> None:
-        """The clock of a row at the start of an episode."""
+        """Set the counters of a row to the start of an episode."""
         self.episodes[row], self.decisions[row], self.over[row] = episode, 0, False
 
     def see(self, row: int, obs: np.ndarray) -> None:
@@ -57,7 +57,7 @@ class Rows:
         return actions, active
 
     def require_started(self, row: int) -> None:
-        """A row that never was reset has nothing to step or to draw."""
+        """Refuse to step or draw a row that was never reset."""
         if self.episodes[row] < 0:
             seed = self.seeds[row]
             raise SombrlError(f"{self.spec.name} has not been started for seed {seed}; call reset first.")

@@ -32,7 +32,7 @@ class AbstractPropagation(eqx.Module):
 
 
 class AbstractBonus(eqx.Module):
-    """What being uncertain is worth, before λₙ."""
+    """The bonus for uncertainty, before it is multiplied by λₙ."""
 
     @abc.abstractmethod
     def __call__(self, prediction: Prediction) -> Float[Array, ""]:
@@ -40,7 +40,7 @@ class AbstractBonus(eqx.Module):
 
 
 class ImaginedMDP(eqx.Module):
-    """All that a controller sees: step, reward, discount. It never learns which model or strategy is behind it."""
+    """The whole interface of a controller: step, reward, discount, whatever the model and the strategy are."""
 
     dynamics: AbstractDynamics
     task: AbstractTask

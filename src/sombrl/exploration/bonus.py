@@ -1,4 +1,4 @@
-"""What being uncertain is worth: nothing, ‖σₙ‖, or the information gained."""
+"""The bonus for uncertainty: none, ‖σₙ‖, or the information gained."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ by 1e-3 a step counts as much as one that moves by 10 (the public code; Mountain
 
 
 class NoBonus(AbstractBonus):
-    """Exploration by luck alone."""
+    """No bonus."""
 
     def __call__(self, prediction: Prediction) -> Float[Array, ""]:
         """0."""
@@ -56,7 +56,7 @@ class MeanInformationGain(AbstractBonus):
 
 
 class InformationGain(AbstractBonus):
-    """Σⱼ log(1 + σₙⱼ²/noiseⱼ²): what an observation here would tell, in nats times two (OPAX). Has no units."""
+    """Σⱼ log(1 + σₙⱼ²/noiseⱼ²): twice the information gain of an observation here, in nats (OPAX). Has no units."""
 
     floor: float = eqx.field(default=1e-4, static=True)  # of the noise std, in normalised units
 

@@ -5,6 +5,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, ArrayLike, Float, Key
+from typing_extensions import override
 
 from sombrl.dynamics.base import AbstractDrawable, AbstractDynamics, AbstractResampled, AbstractVectorDynamics
 from sombrl.exploration.base import AbstractPropagation
@@ -16,12 +17,12 @@ class Mean(AbstractPropagation):
 
     stochastic: ClassVar[bool] = False
 
+    @override
     def prepare(self, dynamics: AbstractDynamics, *, key: Key[Array, ""]) -> AbstractDynamics:
-        """Any model will do."""
         return dynamics
 
+    @override
     def extra_actions(self, state_dim: int) -> int:
-        """None."""
         return 0
 
     def __call__(
@@ -32,19 +33,19 @@ class Mean(AbstractPropagation):
 
 
 class NoisyMean(AbstractPropagation):
-    """x' = μₙ(x, u) + w with the model's aleatoric noise w: the paper's objective to the letter.
+    """x' = μₙ(x, u) + w with the model's aleatoric noise w: the paper's objective exactly.
 
     `Mean` drops w, which is what makes one particle enough; use this one when the noise is large.
     """
 
     stochastic: ClassVar[bool] = True
 
+    @override
     def prepare(self, dynamics: AbstractDynamics, *, key: Key[Array, ""]) -> AbstractDynamics:
-        """Any model will do."""
         return dynamics
 
+    @override
     def extra_actions(self, state_dim: int) -> int:
-        """None."""
         return 0
 
     def __call__(
@@ -55,7 +56,7 @@ class NoisyMean(AbstractPropagation):
 
 
 class Resampled(AbstractPropagation):
-    """x' ~ the posterior predictive, drawn anew at every step and particle: PETS.
+    """x' ~ the posterior predictive, with a new sample at every step and particle: PETS.
 
     A random member of an ensemble (TS1) plus its noise; N(μₙ, σₙ² + noise²) of a GP.
     """
@@ -66,8 +67,8 @@ class Resampled(AbstractPropagation):
         """The state must be a vector, so that it has coordinates to sample."""
         return _require_vector(dynamics, "PETS samples every coordinate of the next state")
 
+    @override
     def extra_actions(self, state_dim: int) -> int:
-        """None."""
         return 0
 
     def __call__(
@@ -82,7 +83,7 @@ class Resampled(AbstractPropagation):
 
 
 class DrawnOnce(AbstractPropagation):
-    """One function is drawn from the posterior and obeyed for the whole episode: Thompson sampling."""
+    """One function is drawn from the posterior and used for the whole episode: Thompson sampling."""
 
     stochastic: ClassVar[bool] = False
 
@@ -95,8 +96,8 @@ class DrawnOnce(AbstractPropagation):
             )
         return dynamics.draw(key=key)
 
+    @override
     def extra_actions(self, state_dim: int) -> int:
-        """None."""
         return 0
 
     def __call__(
@@ -126,7 +127,7 @@ class Hallucinated(AbstractPropagation):
     def __call__(
         self, dynamics: AbstractDynamics, state: State, action: Float[Array, " plan"], *, key: Key[Array, ""]
     ) -> State:
-        """Luck, inside the confidence set."""
+        """The most favourable next state inside the confidence set, chosen by η."""
         controls, eta = action[: -state.shape[0]], action[-state.shape[0] :]
         prediction = dynamics.predict(state, controls)
         return prediction.mean + self.beta * prediction.epistemic_std * jnp.clip(eta, -1.0, 1.0)

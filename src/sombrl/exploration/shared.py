@@ -1,4 +1,4 @@
-"""Strategies that differ in numbers alone, so that one program trains them side by side."""
+"""Strategies that differ only in numbers, so that one program trains them in parallel."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -6,6 +6,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, Key
+from typing_extensions import override
 
 from sombrl.dynamics.base import AbstractDynamics
 from sombrl.exploration.base import AbstractPropagation, Exploration
@@ -16,7 +17,7 @@ from sombrl.records import SombrlError, State
 
 
 class MeanOrResampled(AbstractPropagation):
-    """As `Mean` (0) or as `Resampled` (1), which is a number here."""
+    """`Mean` where `resampled` is 0, `Resampled` where it is 1."""
 
     resampled: Float[Array, ""]
     stochastic: ClassVar[bool] = True
@@ -25,11 +26,11 @@ class MeanOrResampled(AbstractPropagation):
         self.resampled = jnp.asarray(resampled, jnp.float32)
 
     def prepare(self, dynamics: AbstractDynamics, *, key: Key[Array, ""]) -> AbstractDynamics:
-        """What `Resampled` asks for."""
+        """The checks of `Resampled`."""
         return Resampled().prepare(dynamics, key=key)
 
+    @override
     def extra_actions(self, state_dim: int) -> int:
-        """None."""
         return 0
 
     def __call__(

@@ -1,4 +1,4 @@
-"""λₙ, the weight of the bonus, as a part of its own: an array under jit, logged, and saved with the run."""
+"""λₙ, the weight of the bonus: an array under jit, logged, and saved with the run."""
 
 import abc
 import dataclasses
@@ -19,7 +19,7 @@ from sombrl.theory.confidence import beta
 
 
 class AbstractWeight(eqx.Module):
-    """λₙ as a function of the iteration n and of the model one is about to plan with."""
+    """λₙ as a function of the iteration n and of the model to plan with."""
 
     @abc.abstractmethod
     def __call__(self, iteration: Int[Array, ""], dynamics: AbstractDynamics) -> Float[Array, ""]:
@@ -27,7 +27,7 @@ class AbstractWeight(eqx.Module):
 
 
 class Constant(AbstractWeight):
-    """The same λ for ever (the paper's GP experiments: λ = 10)."""
+    """The same λ throughout (the paper's GP experiments: λ = 10)."""
 
     value: Float[Array, ""]
 

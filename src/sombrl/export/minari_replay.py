@@ -119,7 +119,7 @@ def seed_replay(agent: Agent, rows: Transition) -> None:
     """
     trainer = agent.trainer
     if not isinstance(trainer, PartsTrainer):
-        raise SombrlError("dreamer's replay holds what it remembered at every record, which no dataset has.")
+        raise SombrlError("dreamer's replay holds its latent states, which a dataset does not have.")
     if agent.iteration:
         raise SombrlError(f"this agent has {agent.iteration} iterations already: seed the replay of a new one.")
     number = rows.reward.shape[0]
@@ -229,12 +229,12 @@ def _buffer(minari: Any, number: int, episode: Episode, parts: tuple[Part, ...])
     )
 
 
-def _observation_space(parts: tuple[Part, ...]) -> gymnasium.Space:
+def _observation_space(parts: tuple[Part, ...]) -> gymnasium.Space[Any]:
     spaces = {part.name: _space(part) for part in parts}
     return gymnasium.spaces.Dict(spaces) if len(parts) > 1 else spaces[parts[0].name]
 
 
-def _space(part: Part) -> gymnasium.Space:
+def _space(part: Part) -> gymnasium.Space[Any]:
     if part.kind == "discrete":
         return Discrete(part.size or 1, start=part.start)
     if part.kind == "image":
@@ -242,7 +242,7 @@ def _space(part: Part) -> gymnasium.Space:
     return Box(-np.inf, np.inf, part.shape, np.float32)
 
 
-def _action_space(envs: AbstractEnvs) -> gymnasium.Space:
+def _action_space(envs: AbstractEnvs) -> gymnasium.Space[Any]:
     size = envs.spec.action_dim
     if envs.spec.discrete:
         choices = envs.physical(np.eye(size, dtype=np.float32))

@@ -36,7 +36,8 @@ def onnx_bytes(info: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     about = {name: value for name, value in info.items() if name != "examples"}
     onnx.helper.set_model_props(model, {"policy.json": json.dumps(about)})
     onnx.checker.check_model(model, full_check=True)
-    return model.SerializeToString()
+    content: bytes = model.SerializeToString()
+    return content
 
 
 class _Graph:

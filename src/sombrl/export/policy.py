@@ -9,8 +9,8 @@
 `python policy.py` says what the policy is and repeats the examples that were recorded when it was exported.
 
 An observation is an array, or a dict of arrays where the environment has several parts; policy.json lists them. The
-action is in the environment's own units, and stands for `action_repeat` frames. It is the likeliest action: nothing
-is explored any more. Everything is computed in float32, for one observation at a time.
+action is in the environment's own units, and stands for `action_repeat` frames. It is the most likely action, without
+exploration noise. Everything is computed in float32, for one observation at a time.
 """
 
 import abc
@@ -32,7 +32,7 @@ Action = np.ndarray | np.generic
 def load(folder: str | Path | None = None, seed: int = 0) -> "MLPPolicy | DreamerPolicy":
     """The policy of an exported folder, by default this file's own.
 
-    `seed` is for Dreamer alone, which draws the state that it believes in; other policies leave nothing to chance.
+    `seed` is for Dreamer alone, which samples its latent state; other policies are deterministic.
     """
     folder = Path(__file__).parent if folder is None else Path(folder)
     info = json.loads((folder / "policy.json").read_text())
@@ -92,11 +92,13 @@ class Policy(abc.ABC):
         """An action in [-1, 1] in the environment's units; of a discrete one, which it is."""
         about = self.info["action"]
         if about["kind"] == "discrete":
-            return np.asarray(about["choices"])[int(np.argmax(unit))]
+            choice: np.generic = np.asarray(about["choices"])[int(np.argmax(unit))]
+            return choice
         low, high = np.array(about["low"], np.float64), np.array(about["high"], np.float64)
         share = 0.5 * (np.clip(unit.astype(np.float64), -1.0, 1.0) + 1.0).reshape(low.shape)
         # Clipped again because the cast to float32 may round just past a bound.
-        return np.clip((low + share * (high - low)).astype(about["dtype"]), low, high).astype(about["dtype"])
+        action: np.ndarray = np.clip((low + share * (high - low)).astype(about["dtype"]), low, high)
+        return action.astype(about["dtype"])
 
 
 class MLPPolicy(Policy):
@@ -131,7 +133,8 @@ class MLPPolicy(Policy):
             x = x @ self.arrays[layer["weight"]] + self.arrays[layer["bias"]]
             if layer["activation"] != "tanh-mean":
                 x = ACTIVATIONS[layer["activation"]](x)
-        return np.tanh(x[: len(x) // 2])
+        mean: np.ndarray = np.tanh(x[: len(x) // 2])
+        return mean
 
 
 class DreamerPolicy(Policy):
@@ -215,18 +218,22 @@ class DreamerPolicy(Policy):
         reset, candidate, update = (gates[:, i].reshape(-1) for i in range(3))
         candidate = np.tanh(_sigmoid(reset) * candidate)
         update = _sigmoid(update - np.float32(1.0))
-        return update * candidate + (np.float32(1.0) - update) * deter
+        memory: np.ndarray = update * candidate + (np.float32(1.0) - update) * deter
+        return memory
 
     def _linear(self, name: str, x: np.ndarray) -> np.ndarray:
-        return x @ self.arrays[f"{name}/weight"] + self.arrays[f"{name}/bias"]
+        y: np.ndarray = x @ self.arrays[f"{name}/weight"] + self.arrays[f"{name}/bias"]
+        return y
 
     def _block_linear(self, name: str, x: np.ndarray) -> np.ndarray:
         rows = x[:, None] @ self.arrays[f"{name}/weight"]
-        return rows.reshape(-1) + self.arrays[f"{name}/bias"]
+        y: np.ndarray = rows.reshape(-1) + self.arrays[f"{name}/bias"]
+        return y
 
     def _rms_norm(self, name: str, x: np.ndarray) -> np.ndarray:
         size = np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + np.float32(NORM_EPS))
-        return x / size * self.arrays[f"{name}/scale"]
+        y: np.ndarray = x / size * self.arrays[f"{name}/scale"]
+        return y
 
     def _dense(self, name: str, x: np.ndarray) -> np.ndarray:
         return _silu(self._rms_norm(f"{name}/norm", self._linear(f"{name}/linear", x)))
@@ -237,16 +244,19 @@ def _join(deter: np.ndarray, rest: np.ndarray) -> np.ndarray:
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return np.float32(1.0) / (np.float32(1.0) + np.exp(-np.maximum(x, np.float32(-80.0))))  # e^80 fits into float32
+    y: np.ndarray = np.float32(1.0) / (np.float32(1.0) + np.exp(-np.maximum(x, np.float32(-80.0))))  # e^80 is finite
+    return y
 
 
 def _silu(x: np.ndarray) -> np.ndarray:
-    return x * _sigmoid(x)
+    y: np.ndarray = x * _sigmoid(x)
+    return y
 
 
 def _softmax(x: np.ndarray) -> np.ndarray:
-    powers = np.exp(x - np.max(x, axis=-1, keepdims=True))
-    return powers / np.sum(powers, axis=-1, keepdims=True)
+    powers: np.ndarray = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    shares: np.ndarray = powers / np.sum(powers, axis=-1, keepdims=True)
+    return shares
 
 
 def _convolve(image: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
@@ -270,7 +280,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def main() -> None:
-    """What the policy is, and whether it still does what it did when it was exported."""
+    """Print what the policy is, and check that it repeats the actions recorded at its export."""
     pilot = load()
     info, found, allowed = pilot.info, pilot.check(), pilot.info["examples"]["tolerance"]
     print(f"{info['algorithm']} on {info['environment']['name']}, seed {info['seed']}, {info['decisions']} decisions")

@@ -65,7 +65,7 @@ def run(path: Path, argv: list[str], command: list[str]) -> None:
     if str(path).startswith("-"):
         raise SombrlError("give the campaign's folder first: sombrl hardware run CAMPAIGN [options].")
     # The accelerator, and its memory, are the learner's.
-    jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]
+    jax.config.update("jax_platforms", "cpu")
     found = is_campaign(path)
     if not found:
         refuse_other(path)

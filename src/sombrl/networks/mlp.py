@@ -26,11 +26,11 @@ LAYER_NORM_EPS = 1e-6  # under the variance, as in Flax
 Network = TypeVar("Network")
 
 
-@jax.custom_batching.sequential_vmap
+@jax.custom_batching.sequential_vmap  # type: ignore[untyped-decorator]
 def _orthonormal(tall: Float[Array, "row column"]) -> Float[Array, "row column"]:
     """Orthonormal columns from independent Gaussians, uniform over all such (Mezzadri, 2007).
 
-    One matrix after the other under vmap: several batched QRs in one program wait for each other for ever on a CPU
+    One matrix after the other under vmap: several batched QRs in one program deadlock on a CPU
     with two cores (seen with jaxlib 0.10).
     """
     q, r = jnp.linalg.qr(tall)
@@ -40,7 +40,8 @@ def _orthonormal(tall: Float[Array, "row column"]) -> Float[Array, "row column"]
 def orthogonal(gaussian: Float[Array, "row column"]) -> Float[Array, "row column"]:
     """A random matrix whose singular values are all 1, from one of independent Gaussians."""
     rows, columns = gaussian.shape
-    return _orthonormal(gaussian) if rows >= columns else _orthonormal(gaussian.T).T
+    matrix: Array = _orthonormal(gaussian) if rows >= columns else _orthonormal(gaussian.T).T
+    return matrix
 
 
 def _gaussians(shapes: Sequence[tuple[int, int]], *, key: Key[Array, ""]) -> list[Float[Array, "_ _"]]:
@@ -137,7 +138,7 @@ class ResidualBlock(eqx.Module):
 
 
 class BroNet(eqx.Module):
-    """A critic that bears many updates per decision (Nauman et al., 2024): residual blocks with LayerNorm.
+    """A critic that stays stable under many updates per decision (Nauman et al., 2024): residual blocks with LayerNorm.
 
     One layer, then a block for every further entry of `hidden`, then a linear output; nothing is normalised after the
     blocks, nor after the first layer (as in the authors' MBPO code).
@@ -182,9 +183,11 @@ def stacked(make: Callable[..., Network], number: int, *, key: Key[Array, ""]) -
 
     All of them at one x: `jax.vmap(lambda network: network(x))(networks)`.
     """
-    return eqx.filter_vmap(lambda k: make(key=k))(jr.split(key, number))
+    networks: Network = eqx.filter_vmap(lambda k: make(key=k))(jr.split(key, number))
+    return networks
 
 
 def soft_reset(old: Network, fresh: Network, mix: float) -> Network:
     """(1 - mix) · old + mix · fresh, leaf by leaf: shrink and perturb (Ash & Adams, 2020)."""
-    return jax.tree.map(lambda a, b: (1.0 - mix) * a + mix * b, old, fresh)
+    mixed: Network = jax.tree.map(lambda a, b: (1.0 - mix) * a + mix * b, old, fresh)
+    return mixed

@@ -39,7 +39,7 @@ def nonepisodic(beta: Float[Array, ""], *, constant: ArrayLike) -> Float[Array, 
     """λₙ = D₄(x₀, γ, K) β (main lemma, average reward).
 
     The `constant` D₄ is left to the caller: the paper refers to NeoRL (Sukhija et al., 2024, theorem 3.1), where it
-    depends on the Lyapunov function that nobody knows. It bounds how much one wrong step can change the bias B(π, x).
+    depends on a Lyapunov function that is not known. It bounds how much one wrong step can change the bias B(π, x).
     """
     require_positive(constant=constant)
     return jnp.asarray(constant, beta.dtype) * beta
@@ -72,12 +72,12 @@ def sub_gaussian(
 def discounted_horizon(iteration: int, discount: float, floor: int = 1) -> int:
     """T(n) = max(floor, ⌈-ln n / ln γ⌉), so that γ^{T(n)} <= 1/n (proof of the discounted theorem).
 
-    `iteration` is n, counted from 1. T(1) would be 0, an episode that teaches nothing: hence the floor.
+    `iteration` is n, counted from 1. T(1) would be 0, an empty episode: hence the floor.
     """
     require_fraction(discount=discount)
     if iteration < 1 or floor < 1:
         raise SombrlError(f"Iteration {iteration} and floor {floor}: count both from 1.")
-    # The offset forgives the rounding of logarithms: γ = 0.2, n = 125 is 3 steps, not 4.
+    # The offset allows for the rounding of logarithms: γ = 0.2, n = 125 is 3 steps, not 4.
     return max(floor, math.ceil(-math.log(iteration) / math.log(discount) - 1e-9))
 
 

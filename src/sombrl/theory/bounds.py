@@ -53,7 +53,7 @@ def _parts(
         raise SombrlError(f"{earlier} earlier points of {grams.shape[1]}: leave at least one new point.")
     noise_variance = jnp.asarray(noise_std, grams.dtype) ** 2
 
-    def one_output(gram):
+    def one_output(gram: Array) -> tuple[Array, Array, Array]:
         old, cross, new = gram[:earlier, :earlier], gram[:earlier, earlier:], gram[earlier:, earlier:]
         before, after = (2.0 * information_gain(part, noise_std) for part in (old, gram))
         noisy = old + noise_variance * jnp.eye(earlier, dtype=gram.dtype)

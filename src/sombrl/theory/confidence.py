@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.scipy.special import ndtri
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float
 
 from sombrl.theory.require import require_fraction, require_positive
@@ -91,5 +91,5 @@ def _deviations(mean: Array, std: Array, truth: Array) -> Array:
     return jnp.where(jnp.isnan(ratio) | (std < 0.0) | jnp.isnan(std), jnp.inf, ratio)
 
 
-def _frequency(inside: Array, axis: int, dtype) -> Array:
+def _frequency(inside: Array, axis: int, dtype: DTypeLike) -> Array:
     return jnp.mean(inside.astype(dtype), axis=axis)

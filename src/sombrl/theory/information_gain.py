@@ -5,8 +5,6 @@ The maximum over sets is NP-hard, but the gain is monotone and submodular in the
 at least (1 - 1/e) of it (Nemhauser, Wolsey & Fisher, 1978; for GPs Srinivas et al., 2012).
 """
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from sombrl.records import SombrlError
-from sombrl.theory.kernels import KERNELS
+from sombrl.theory.kernels import KERNELS, Kernel
 from sombrl.theory.require import require_positive
 
 
@@ -26,7 +24,7 @@ def information_gain(gram: Float[Array, "points points"], noise_std: ArrayLike) 
 
 
 def greedy_information_gain(
-    kernel: Callable, candidates: Float[Array, "points input"], noise_std: ArrayLike, number: int
+    kernel: Kernel, candidates: Float[Array, "points input"], noise_std: ArrayLike, number: int
 ) -> tuple[Float[Array, " number"], Int[Array, " number"]]:
     """The gain after 1, 2, …, `number` greedily chosen candidates (repeats allowed), and which ones they were.
 
@@ -40,7 +38,7 @@ def greedy_information_gain(
     noise_variance = jnp.asarray(noise_std, candidates.dtype) ** 2
     kernel_row = jax.vmap(kernel, in_axes=(0, None))
 
-    def choose(carry, step):
+    def choose(carry: tuple[Array, Array], step: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         explained, variance = carry  # K - ΦΦᵀ is the posterior covariance, `variance` its diagonal
         chosen = jnp.argmax(variance)
         largest = jnp.maximum(variance[chosen], 0.0)

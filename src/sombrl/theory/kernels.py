@@ -36,7 +36,9 @@ def linear(x: Float[Array, " input"], y: Float[Array, " input"]) -> Float[Array,
     return sum((x[i] * y[i] for i in range(x.shape[0])), jnp.ones((), x.dtype))
 
 
-KERNELS: dict[str, Callable] = {"rbf": rbf, "matern52": matern52, "linear": linear}
+Kernel = Callable[[Float[Array, " input"], Float[Array, " input"]], Float[Array, ""]]
+
+KERNELS: dict[str, Kernel] = {"rbf": rbf, "matern52": matern52, "linear": linear}
 
 
 def _squared_distance(x: Float[Array, " input"], y: Float[Array, " input"]) -> Float[Array, ""]:

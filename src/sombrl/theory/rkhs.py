@@ -10,7 +10,7 @@ monotone equation Σ lᵢ aᵢ(ν)² = B². One eigendecomposition, then O(n) pe
 compare it with SciPy's general solvers.) One output at a time; the caller vmaps.
 """
 
-from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,10 +18,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from sombrl.theory.kernels import Kernel
 from sombrl.theory.require import require_positive
 
 BISECTIONS = 100
-"""Halvings of the interval for ln ν; after about 60 a float64 does not change any more."""
+"""Halvings of the interval for ln ν; after about 60 a float64 no longer changes."""
 
 
 def rkhs_norm(gram: Float[Array, "points points"], alpha: Float[Array, " points"]) -> Float[Array, ""]:
@@ -32,7 +33,7 @@ def rkhs_norm(gram: Float[Array, "points points"], alpha: Float[Array, " points"
 def project(
     gram: Float[Array, "points points"], alpha: Float[Array, " points"], noise_std: ArrayLike, bound: ArrayLike
 ) -> Float[Array, " points"]:
-    """The coefficients of fₙ; `alpha` itself, to the bit, where ‖μₙ‖_k <= B already.
+    """The coefficients of fₙ; `alpha` itself, bit for bit, where ‖μₙ‖_k <= B already.
 
     `bound` is B, the norm and not its square. The result errs to the side of the constraint: ‖fₙ‖_k <= B up to
     rounding. The paper's theorem holds: ‖fₙ - μₙ‖_{kₙ} <= βₙ whenever ‖f*‖_k <= B and ‖f* - μₙ‖_{kₙ} <= βₙ.
@@ -59,10 +60,10 @@ def shrink(
     dtype = weights.dtype
     limit = jnp.asarray(bound, dtype)
 
-    def shrunk(log_multiplier):
+    def shrunk(log_multiplier: Array) -> Array:
         return weights * stiffness / (stiffness + jnp.exp(log_multiplier))
 
-    def too_long(log_multiplier):
+    def too_long(log_multiplier: Array) -> Array:
         return jnp.sum(lengths * shrunk(log_multiplier) ** 2) > limit**2
 
     # Every factor c/(c + ν) lies between those of the smallest and of the largest c, which brackets ν.
@@ -70,7 +71,7 @@ def shrink(
     excess = jnp.maximum(norm / limit - 1.0, jnp.finfo(dtype).tiny)
     low, high = jnp.log(jnp.min(stiffness) * excess), jnp.log(jnp.max(stiffness) * excess)
 
-    def halve(_, bracket):
+    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         longer = too_long(middle)
@@ -85,7 +86,7 @@ class KernelExpansion(eqx.Module):
 
     centers: Float[Array, "points input"]
     coefficients: Float[Array, " points"]
-    kernel: Callable = eqx.field(static=True)
+    kernel: Kernel = eqx.field(static=True)
 
     def __call__(self, z: Float[Array, " input"]) -> Float[Array, ""]:
         """f at one point."""
@@ -93,7 +94,7 @@ class KernelExpansion(eqx.Module):
 
 
 def projected_mean(
-    kernel: Callable,
+    kernel: Kernel,
     inputs: Float[Array, "points input"],
     targets: Float[Array, " points"],
     noise_std: ArrayLike,

@@ -43,7 +43,7 @@ def lyapunov_minimum(c_upper: float, c_lower: float, drift: float) -> int:
     """The fewest steps T between updates with (C_u/C_l) γᵀ < 1: switching policies must not pump energy.
 
     From the assumption "Policies with bounded energy", C_l ξ(‖x‖) <= V(x) <= C_u ξ(‖x‖) and E V(x₊) <= γ V(x) + K;
-    `drift` is that γ, not a discount. The paper typesets ⌈ln(C_u/C_l)⌉ / ln(1/γ), which is no integer; the ceiling
+    `drift` is that γ, not a discount. The paper typesets ⌈ln(C_u/C_l)⌉ / ln(1/γ), which is not an integer; the ceiling
     belongs around the ratio. We take the next integer even when the ratio is one: at (C_u/C_l) γᵀ = 1 the energy
     can still grow by a constant at every switch.
     """

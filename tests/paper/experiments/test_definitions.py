@@ -15,7 +15,7 @@ from sombrl.config.run import RunConfig
 from sombrl.controllers.icem import PRESETS
 from sombrl.envs.adapters.atari import find_game
 from sombrl.envs.adapters.dmc import check_name
-from sombrl.envs.adapters.making import check_id
+from sombrl.envs.adapters.factories import check_id
 from sombrl.envs.registry import WORLDS, make_envs
 from sombrl.paper.experiments import EXPERIMENTS, SCALES, rccar
 from sombrl.paper.experiments.base import FunctionCell, TrainCell

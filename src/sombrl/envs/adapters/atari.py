@@ -34,7 +34,7 @@ class Protocol:
     grey: bool = False
     """One channel instead of three."""
     sticky: float = 0.0
-    """The probability of each frame to repeat what the frame before did, whatever the action says."""
+    """Sticky-action probability: a frame repeats the action of the frame before."""
     actions: str = "minimal"
     """minimal: those that the game uses; full: all 18 of the joystick."""
     noops: int = 30
@@ -42,7 +42,7 @@ class Protocol:
     frames: int = 108_000
     """The time limit, half an hour of play; it truncates."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Refuse what no game could be played by."""
         check_count(self.size, "size")
         check_count(self.frames, "frames")
@@ -64,12 +64,11 @@ PROTOCOLS = {"atari100k": Protocol(), "atari200m": Protocol(size=96, grey=True, 
 class AtariEnvs(AbstractEnvs):
     """One emulator of a game per seed.
 
-    A decision is four frames: rewards summed as the game gives them, the picture the brighter of the last two (the
-    console draws some things in every other frame). Losing a life is part of the game; only its end terminates.
+    A decision is four frames: rewards summed as the game gives them, the picture the maximum of the last two frames
+    (some objects are drawn in every other frame only). Losing a life is part of the game; only its end terminates.
     """
 
     task = None
-    downstream: dict = {}  # noqa: RUF012
 
     def __init__(
         self,
@@ -121,7 +120,7 @@ class AtariEnvs(AbstractEnvs):
         return self._rows.obs.copy()
 
     def _begin(self, row: int, episode: int) -> None:
-        """All chance of the episode is drawn here: the emulator itself has none."""
+        """All randomness of the episode is drawn here: the emulator itself has none."""
         emulator, protocol = self.emulators[row], self.protocol
         self._rows.begin(row, episode)
         self._frames[row], self._last[row] = 0, NOOP
@@ -129,7 +128,7 @@ class AtariEnvs(AbstractEnvs):
         waits = int(rng.integers(0, protocol.noops, endpoint=True))
         if protocol.sticky > 0:
             self._sticks[row] = rng.random(self._frame_limit) < protocol.sticky
-        # A reset alone leaves something of the game before: a dozen games then start differently.
+        # A reset alone keeps some state of the last game: a dozen games would then start differently.
         emulator.restoreSystemState(self._blank[row])
         emulator.reset_game()
         for _ in range(waits):
@@ -183,7 +182,7 @@ class AtariEnvs(AbstractEnvs):
 
     def physical(self, actions: np.ndarray) -> np.ndarray:
         """The chosen actions by the emulator's numbers."""
-        return np.array(self._actions)[np.argmax(actions, axis=-1)]
+        return np.asarray(np.array(self._actions)[np.argmax(actions, axis=-1)])
 
     def get_state(self) -> dict[str, np.ndarray]:
         """The episodes and what was done in them.
@@ -255,7 +254,7 @@ def _protocol(name: str, kwargs: dict[str, Any]) -> Protocol:
 
 
 def _emulator(rom: str) -> Any:
-    """A console with the game in it. Frames repeat by our own dice, so its own are off."""
+    """An emulator with the game loaded. Sticky actions are drawn by us, so its own are off."""
     from ale_py import ALEInterface, LoggerMode
 
     ALEInterface.setLoggerMode(LoggerMode.Error)

@@ -1,6 +1,6 @@
 """The DeepMind Control Suite behind the loop's interface: `dmc:domain-task`, one simulator per seed.
 
-`dmc-vision:domain-task` is the same seen through a camera (`dmc_vision.py`); `dmc:` itself never draws.
+`dmc-vision:domain-task` shows camera pictures of the same (`dmc_vision.py`); `dmc:` itself never draws.
 
 Nothing here loads JAX, so that simulator processes start fast and stay small (`processes.py`).
 """
@@ -42,7 +42,6 @@ class DMCEnvs(AbstractEnvs):
     """
 
     task = None
-    downstream: dict = {}  # noqa: RUF012
 
     def __init__(
         self,
@@ -191,7 +190,7 @@ class DMCEnvs(AbstractEnvs):
         self._frames = np.array(state["frames"], np.int64)
 
     def _state_size(self) -> int:
-        return self.envs[0].physics.get_state(_integration()).size
+        return int(self.envs[0].physics.get_state(_integration()).size)
 
     def render(self, row: int) -> np.ndarray:
         """The view of the task's first camera, uint8 [240, 320, 3]."""
@@ -264,7 +263,7 @@ def _make(name: str, kwargs: dict[str, Any]) -> Any:
         raise SombrlError(f"{name} has no option {unknown[0]!r}; {known}.")
     log = logging.getLogger("absl")
     level = log.level
-    log.setLevel(logging.ERROR)  # MuJoCo has opinions on the suite's XML
+    log.setLevel(logging.ERROR)  # MuJoCo warns about the suite's XML
     try:
         return suite.load(domain, task, task_kwargs={**kwargs, "time_limit": float("inf"), "random": 0})
     except Exception as error:
@@ -301,7 +300,7 @@ def _suite(name: str) -> Any:
 
 
 def _choose_opengl() -> None:
-    """Headless, and nothing chosen: EGL where it works, or no pictures; dm_control itself would try a window first."""
+    """Without a screen or a choice of the user: EGL where it works, else no pictures; dm_control would try a window."""
     if os.environ.get("MUJOCO_GL") or "DISPLAY" in os.environ:
         return
     for backend in ("egl", "disable"):

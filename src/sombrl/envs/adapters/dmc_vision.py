@@ -24,7 +24,7 @@ class Camera:
     drew: bool = dataclasses.field(default=False, init=False)
     """Whether there was a picture yet: then it can be done, and what fails is an accident."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Refuse an impossible size."""
         check_count(self.size, "size")
 

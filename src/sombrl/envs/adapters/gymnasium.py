@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from sombrl.envs.adapters.boxes import check_spaces, count_actions, to_physical, to_reward, to_row
-from sombrl.envs.adapters.making import EnvSource, frame_limit, known_world, make_many
+from sombrl.envs.adapters.factories import EnvSource, frame_limit, known_world, make_many
+from sombrl.envs.adapters.spaces import check_spaces, count_actions, to_physical, to_reward, to_row
 from sombrl.envs.guards import check_cost, check_count, check_seeds, refuse_cost, refuse_end
 from sombrl.envs.interface import AbstractEnvs, EnvSpec, Step
 from sombrl.envs.layout import one_vector
@@ -150,7 +150,7 @@ class GymnasiumEnvs(AbstractEnvs):
             truncated = bool(truncated) or self._frames[row] >= self._frame_limit
             if terminated or truncated:
                 break
-        # Apart: a goal reached on the last frame is an end of the task, not of the clock.
+        # A goal reached on the last frame terminates the task; it is not a time limit.
         return total, bool(terminated), bool(truncated and not terminated), self._read(obs)
 
     def _read(self, obs: Any) -> np.ndarray:

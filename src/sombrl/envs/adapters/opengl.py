@@ -20,7 +20,7 @@ KNOWN = "SOMBRL_DRAWS_WITH"  # in the environment of the processes that we start
 
 
 def require_opengl(name: str) -> None:
-    """See to it that `name` can draw. A `MUJOCO_GL` that is set already is respected, if it works."""
+    """Choose an OpenGL library for `name`. A `MUJOCO_GL` that is set already is kept if it works."""
     loaded = sys.modules.get("dm_control._render")
     chosen = os.environ.get("MUJOCO_GL") if loaded is None else getattr(loaded, "BACKEND", None)
     if not chosen and loaded is None:
@@ -37,18 +37,18 @@ def require_opengl(name: str) -> None:
 
 @functools.cache
 def can_draw(backend: str) -> bool:
-    """Whether MuJoCo draws with it, tried in a process of its own: a failed attempt spoils the next."""
+    """Whether MuJoCo draws with it, tried in a process of its own: after a failed attempt others fail too."""
     return _try(PROBE, backend) is None
 
 
 def refuse(name: str, why: str) -> SombrlError:
-    """The error for pictures that no library makes: where dm_control fails without any, it is dm_control that fails."""
+    """The error where no library draws; if dm_control fails without pictures too, it names dm_control."""
     failed = _try("import dm_control.suite", "disable")
     return cannot_draw(name, why) if failed is None else broken("dm_control", failed)
 
 
 def _try(script: str, backend: str) -> str | None:
-    """The last thing that a Python program said before it failed; None if it did not."""
+    """The last line of the errors of a Python program; None if it succeeded."""
     environ = {**os.environ, "MUJOCO_GL": backend}
     try:
         ran = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, timeout=PATIENCE)

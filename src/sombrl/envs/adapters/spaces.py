@@ -1,4 +1,4 @@
-"""Which Gymnasium spaces sombrl can drive, and how actions and observations cross that border."""
+"""The Gymnasium spaces that sombrl supports, and the conversion of actions and observations."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ ActionSpace = Box | Discrete
 
 
 def check_spaces(env: gymnasium.Env, name: str) -> tuple[ObsLayout, ActionSpace]:
-    """What an observation consists of and the space of actions, or the sentence that says what to do instead."""
+    """The layout of an observation and the space of actions; other spaces are refused."""
     return _layout(env.observation_space, name), _action_space(env.action_space, name)
 
 
-def _layout(space: gymnasium.Space, name: str) -> ObsLayout:
+def _layout(space: gymnasium.Space[Any], name: str) -> ObsLayout:
     if isinstance(space, Tuple):
         raise SombrlError(
             f"{name}: the observation space is Tuple; make it a Dict, or wrap it in "
@@ -31,7 +31,7 @@ def _layout(space: gymnasium.Space, name: str) -> ObsLayout:
     return ObsLayout(tuple(_part(one, key, f"{name}: the observation {key!r}") for key, one in space.spaces.items()))
 
 
-def _part(space: gymnasium.Space, key: str, what: str) -> Part:
+def _part(space: gymnasium.Space[Any], key: str, what: str) -> Part:
     kind = _describe(space)
     if isinstance(space, Discrete):
         return Part(key, (), "discrete", int(space.n), int(space.start))
@@ -59,10 +59,10 @@ def _image_shape(shape: tuple[int, ...], what: str) -> tuple[int, int, int]:
             f"{what}, channels first; sombrl reads images as [height, width, channels], so move the axis with "
             "gymnasium.wrappers.TransformObservation."
         )
-    return shape  # type: ignore[return-value]
+    return shape
 
 
-def _action_space(space: gymnasium.Space, name: str) -> ActionSpace:
+def _action_space(space: gymnasium.Space[Any], name: str) -> ActionSpace:
     kind = _describe(space)
     if isinstance(space, Discrete):
         return space
@@ -82,7 +82,7 @@ def _action_space(space: gymnasium.Space, name: str) -> ActionSpace:
     return space
 
 
-def _describe(space: gymnasium.Space) -> str:
+def _describe(space: gymnasium.Space[Any]) -> str:
     """The space in a few words: printing one can take pages."""
     if isinstance(space, Box):
         return f"Box{tuple(space.shape)} of {space.dtype}"
@@ -95,7 +95,7 @@ def count_actions(space: ActionSpace) -> int:
 
 
 def to_physical(action: np.ndarray, space: ActionSpace) -> np.ndarray | np.int64:
-    """An action in [-1, 1] (clipped) in the units and shape of the box; of a discrete one, which it is."""
+    """An action in [-1, 1] (clipped) in the units and shape of the box; for a discrete space, the integer."""
     if isinstance(space, Discrete):
         return np.int64(space.start + np.argmax(action))
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
@@ -104,7 +104,7 @@ def to_physical(action: np.ndarray, space: ActionSpace) -> np.ndarray | np.int64
     return np.clip((low + unit * (high - low)).astype(space.dtype), space.low, space.high)
 
 
-def to_row(obs: Any, space: gymnasium.Space, layout: ObsLayout, name: str) -> np.ndarray:
+def to_row(obs: Any, space: gymnasium.Space[Any], layout: ObsLayout, name: str) -> np.ndarray:
     """An observation as a fresh flat row: simulators hand out buffers that they overwrite later."""
     if not isinstance(space, Dict):
         return layout.flatten({part.name: _read(obs, space, part, name) for part in layout.parts})
@@ -114,7 +114,7 @@ def to_row(obs: Any, space: gymnasium.Space, layout: ObsLayout, name: str) -> np
     return layout.flatten({part.name: _read(obs[part.name], space[part.name], part, name) for part in layout.parts})
 
 
-def _read(value: Any, space: gymnasium.Space, part: Part, name: str) -> np.ndarray:
+def _read(value: Any, space: gymnasium.Space[Any], part: Part, name: str) -> np.ndarray:
     try:
         with np.errstate(over="ignore"):  # an infinity is reported as one, with its place
             array = np.asarray(value, np.float32 if part.kind == "vector" else None)

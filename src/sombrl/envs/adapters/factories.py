@@ -1,4 +1,4 @@
-"""Gymnasium environments from an id, a factory or a ready one; every way this fails is one sentence."""
+"""Gymnasium environments from an id, a factory or an instance; every failure is one sentence."""
 
 import importlib
 import inspect
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sombrl.envs.base import AbstractWorld
 
 EnvSource = Any
-"""An id, a function that makes a `gymnasium.Env`, or one; `Any`, for the rest gets a sentence."""
+"""An id, a function that makes a `gymnasium.Env`, or an instance; `Any`, because the rest is refused in a sentence."""
 
 KNOWN_TASKS: dict[str, set[str]] = {"Pendulum-v1": {"g"}, "MountainCarContinuous-v0": set()}
 """The tasks whose reward we know by our own worlds, with the keyword arguments that leave it as it is."""
@@ -28,7 +28,7 @@ PLAIN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # what `make` a
 def make_many(source: EnvSource, count: int, kwargs: Mapping[str, Any], render: bool) -> list[gymnasium.Env]:
     """`count` environments; `source` is an id, a function that makes one, or (for a count of 1) one."""
     if render and "DISPLAY" not in os.environ:
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no screen, and SDL complains of having none
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no screen, and SDL warns when there is none
     if isinstance(source, str):
         check_id(source)
         return [_make_id(source, kwargs, render) for _ in range(count)]
@@ -40,7 +40,7 @@ def make_many(source: EnvSource, count: int, kwargs: Mapping[str, Any], render: 
         if kwargs:
             raise SombrlError("env_kwargs cannot change a ready environment; pass a function that makes one.")
         return [source]
-    _refuse_strangers(source, "The environment")
+    _refuse_other_kinds(source, "The environment")
     if not callable(source):
         raise SombrlError(f"An environment is a name, a gymnasium.Env or a function that makes one, not {source!r}.")
     envs = [_call_factory(source, kwargs, render) for _ in range(count)]
@@ -73,20 +73,20 @@ def _make_id(name: str, kwargs: Mapping[str, Any], render: bool) -> gymnasium.En
         raise SombrlError(f"{name} could not be made: {first_line(error)}") from error
 
 
-def _call_factory(factory: Callable, kwargs: Mapping[str, Any], render: bool) -> gymnasium.Env:
+def _call_factory(factory: Callable[..., Any], kwargs: Mapping[str, Any], render: bool) -> gymnasium.Env:
     mode = {"render_mode": "rgb_array"} if render and _takes_render_mode(factory) else {}
     try:
         env = factory(**{**mode, **kwargs})
     except Exception as error:
         raise SombrlError(f"The environment function failed: {first_line(error)}") from error
-    _refuse_strangers(env, "The environment function's result")
+    _refuse_other_kinds(env, "The environment function's result")
     if not isinstance(env, gymnasium.Env):
         raise SombrlError(f"The environment function must return a gymnasium.Env, not {type(env).__name__}.")
     return env
 
 
-def _refuse_strangers(env: object, what: str) -> None:
-    """Neither the old gym nor vector environments look like `gymnasium.Env` to us."""
+def _refuse_other_kinds(env: object, what: str) -> None:
+    """Refuse environments of the old gym package and vector environments."""
     if any(base.__module__.split(".")[0] == "gym" for base in type(env).__mro__):
         raise SombrlError(
             f"{what} comes from the old gym package; port it to gymnasium, or wrap it with "
@@ -96,7 +96,7 @@ def _refuse_strangers(env: object, what: str) -> None:
         raise SombrlError(f"{what} is a vector environment; pass a single one, sombrl makes one per seed.")
 
 
-def _takes_render_mode(factory: Callable) -> bool:
+def _takes_render_mode(factory: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):
