@@ -119,6 +119,8 @@ def test_film_of_a_gymnasium_world(tmp_path):
     assert (tmp_path / "p.gif").stat().st_size > 0
 
 
+# imageio-ffmpeg leaves its pipes to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("suffix", [".gif", ".mp4"])
 def test_films_have_their_frames(tmp_path, suffix):
     path = tmp_path / f"film{suffix}"
@@ -164,7 +166,7 @@ def test_a_film_of_foresight_in_the_way_is_refused_before_the_episodes(trained, 
 
 
 def test_missing_writer_is_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(SombrlError, match=r"needs imageio-ffmpeg: pip install 'sombrl\[video\]'"):
         check_video(tmp_path / "film.mp4")
 

@@ -87,6 +87,7 @@ def test_missing_package_is_one_note(tmp_path, monkeypatch):
     assert not (tmp_path / "tb").exists()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the file is left to be collected
 def test_a_full_disk_turns_it_off(tmp_path, monkeypatch):
     pytest.importorskip("tensorboardX")
     sink = TensorBoardSink(tmp_path, [0])
@@ -220,6 +221,7 @@ def test_wandb_that_is_not_installed_is_refused_before_anything_is_written(packa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the files are left to be collected
 def test_a_run_outlives_its_sinks(fake, tmp_path, monkeypatch, capsys):
     pytest.importorskip("tensorboardX")
 

@@ -127,6 +127,7 @@ def test_a_worker_and_later_the_parent_are_killed(long_reference, tmp_path):
     assert reproducible_rows(run) == long_reference
 
 
+@pytest.mark.thorough
 def test_ctrl_c_and_sigterm_stop_all_parts(long_reference, tmp_path):
     run, command = tmp_path / "run", (*LONG, "--jobs", "2", "--out", tmp_path / "run")
     for sent in (signal.SIGINT, signal.SIGTERM):
@@ -177,6 +178,11 @@ def test_how_many_processes(monkeypatch):
     monkeypatch.setattr(side_by_side, "cores_here", lambda: [0, 1, 2, 3])
     assert [number(None, seeds) for seeds in (1, 3, 4, 9)] == [1, 3, 4, 4]
     assert number(2, 9) == 2 and number(16, 3) == 3 and number(8, 1) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr("importlib.util.find_spec", lambda name: name == "jax_plugins" or None)
+        for gpus, expected in ((["0"], 1), (["0", "1"], 2), ([], 4)):  # none: JAX computes on the CPU
+            patch.setattr(side_by_side, "visible_gpus", lambda gpus=gpus: gpus)
+            assert number(None, 9) == expected
     monkeypatch.setenv("SOMBRL_JOBS", "2")
     assert number(None, 9) == 2
     for given, sentence in ((0, "--jobs must be at least 1"), (None, "SOMBRL_JOBS must be a number")):

@@ -43,8 +43,6 @@ class Sink(abc.ABC):
             action()
         except Exception as error:  # a viewer's package may raise anything; Ctrl-C is no Exception
             self._off(str(getattr(error, "strerror", None) or error or type(error).__name__).split("\n")[0])
-            with contextlib.suppress(Exception):
-                self._close()
 
     def _off(self, reason: str) -> None:
         self.notes.append(f"{self.name} is off: {reason}")

@@ -57,6 +57,11 @@ class AbstractCells(AbstractPlace):
     def shared(self) -> Path | None:
         """Where finished cells of others may be taken over from."""
 
+    def run(self, names: Sequence[str], command: Sequence[str]) -> None:
+        """One cell after the other, or those of a group in one program."""
+        folders = self.folders()
+        run_in_turn([folders[name] for name in names], list(names), self.shared, list(command))
+
 
 @dataclasses.dataclass(frozen=True)
 class SweepPlace(AbstractCells):
@@ -83,10 +88,6 @@ class SweepPlace(AbstractCells):
             cell.name: CellFolder(self.path / "cells" / cell.name, data["name"], cell, cell.run.env_workers)
             for cell in cells
         }
-
-    def run(self, names: Sequence[str], command: Sequence[str]) -> None:
-        """One cell after the other, or those of a group in one program."""
-        _run_cells(self, names, command)
 
     def to_json(self) -> dict[str, Any]:
         """See `AbstractPlace`."""
@@ -125,10 +126,6 @@ class ExperimentPlace(AbstractCells):
         experiments: dict[str, Experiment] = of_sombrl(self.table)
         cells = experiments[self.name].cells_at(self.scale, self.data)
         return {cell.name: CellFolder(self.root / cell.name, self.name, cell, self.env_workers) for cell in cells}
-
-    def run(self, names: Sequence[str], command: Sequence[str]) -> None:
-        """One cell after the other, or those of a group in one program."""
-        _run_cells(self, names, command)
 
     def to_json(self) -> dict[str, Any]:
         """See `AbstractPlace`."""
@@ -178,8 +175,3 @@ def read_sweep(path: Path) -> dict[str, Any]:
         raise SombrlError(f"{path} is no sweep (no sweep.json): give the folder of `sombrl sweep --out`.") from None
     except (OSError, ValueError) as error:
         raise SombrlError(f"cannot read {path / 'sweep.json'} ({error}).") from None
-
-
-def _run_cells(place: AbstractCells, names: Sequence[str], command: Sequence[str]) -> None:
-    folders = place.folders()
-    run_in_turn([folders[name] for name in names], list(names), place.shared, list(command))

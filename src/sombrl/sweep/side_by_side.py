@@ -1,6 +1,7 @@
 """The work of a place done side by side by processes of this machine and watched as one: what ends one ends all."""
 
 import contextlib
+import importlib.util
 import math
 import os
 import sys
@@ -8,15 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from sombrl.errors import RunFault, SombrlError
 from sombrl.runs.signals import terminate_as_interrupt
 from sombrl.runs.train import Interrupted
 from sombrl.runs.work import AbstractWork
 from sombrl.storage.merged_metrics import Row
 from sombrl.sweep.driver import Drive
-from sombrl.sweep.local import LocalBackend, cores_here, gpu_left_free
+from sombrl.sweep.local import LocalBackend, cores_here, visible_gpus
 from sombrl.sweep.places import AbstractPlace
 from sombrl.sweep.worker import Job
 from sombrl.training.progress import Progress
@@ -43,8 +42,11 @@ def _default() -> int:
         if not given.isdigit() or int(given) < 1:
             raise SombrlError(f"{DEFAULT} must be a number of processes, at least 1, not {given!r}.")
         return int(given)
-    with gpu_left_free():
-        return len(cores_here()) if jax.default_backend() == "cpu" else jax.local_device_count()
+    # JAX is not asked: it would take the device's memory, in the way that the first to ask it has set.
+    if importlib.util.find_spec("libtpu") is not None:
+        return 1
+    gpus = visible_gpus() if importlib.util.find_spec("jax_plugins") is not None else []
+    return len(gpus) or len(cores_here())
 
 
 def run_side_by_side(
