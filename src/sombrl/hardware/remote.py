@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 def serve(
     backend: CarBackend, address: str, *, stop_on_hang_up: bool = True, ready: threading.Event | None = None
 ) -> None:
-    """Answer one controller after the other, for ever. The car is stopped when one hangs up, is killed, or sends
+    """Answer one controller after the other, without end. The car is stopped when one hangs up, is killed, or sends
     something that is not a question."""
     with _listen(address) as listener:
         if ready is not None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a run: one asks it to stop where it can go on to the bit, a second stops it at once."""
+"""Ctrl-C and SIGTERM during a run: the first stops it where a resumed run is bit-exact, a second at once."""
 
 import contextlib
 import gc
@@ -21,7 +21,7 @@ ONE_PRESS = 0.3  # seconds: signals this close are one, which a launcher has pas
 class Signals:
     """What a run was told from outside. Inside `with`, a signal raises at `decision` or `report`, a second one at once.
 
-    `rewinds`: what a run has begun can be taken back to the bit, so that it may stop at any decision. Signals come to
+    `rewinds`: an iteration that was begun can be taken back exactly, so the run may stop at any decision. Signals come to
     the main thread alone: elsewhere this does nothing.
     """
 

@@ -24,7 +24,7 @@ class Sink(abc.ABC):
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        """Sentences for whoever watches the run."""
+        """Sentences for the user."""
         self._on = True
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -69,7 +69,7 @@ class TensorBoardSink(Sink):
         self._writers: dict[int, Any] = {}
         try:
             # The synchronous writer under SummaryWriter, which hands events to a thread through a queue of
-            # ten: on a full disk that thread dies and the run waits for ever.
+            # ten: on a full disk that thread dies and the run never ends.
             from tensorboardX.event_file_writer import EventsWriter
             from tensorboardX.proto import event_pb2, summary_pb2
         except Exception:  # missing, or broken by another package's protobuf

@@ -81,7 +81,7 @@ class RayBackend(AbstractBackend):
         return ""
 
     def _require_room(self, cpus: int, gpus: float) -> None:
-        """Refuse a cell that no node could ever hold: Ray would wait for one for ever."""
+        """Refuse a cell that no node could ever hold: Ray would wait for one without end."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         if not any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in nodes):
             most = ", ".join(f"{node.get('CPU', 0):g} CPUs and {node.get('GPU', 0):g} GPUs" for node in nodes)

@@ -112,7 +112,7 @@ class Spec:
 
 def read_spec(path: Path, overrides: Sequence[str] = ()) -> Spec:
     """The sweep in a TOML file, with `field=value,value` of the command line in place of what the file has."""
-    if path.exists() and not path.is_file():  # a pipe that nobody writes to would block for ever
+    if path.exists() and not path.is_file():  # a pipe that nobody writes to would block without end
         raise SombrlError(f"{path} is not a file: a sweep is a TOML file.")
     try:
         table = tomllib.loads(path.read_text())

@@ -189,7 +189,7 @@ def _encodable(text: str, stream: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """A float; of several, the median; None for what is no number."""
+    """A float; of several, the median; None for anything else."""
     try:
         values = [] if value is None else np.asarray(value, dtype=float).ravel().tolist()
     except (TypeError, ValueError):
