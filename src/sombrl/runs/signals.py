@@ -21,8 +21,8 @@ ONE_PRESS = 0.3  # seconds: signals this close are one, which a launcher has pas
 class Signals:
     """What a run was told from outside. Inside `with`, a signal raises at `decision` or `report`, a second one at once.
 
-    `rewinds`: an iteration that was begun can be taken back exactly, so the run may stop at any decision. Signals come to
-    the main thread alone: elsewhere this does nothing.
+    `rewinds`: an iteration that was begun can be taken back exactly, so the run may stop at any decision. Signals
+    come to the main thread alone: elsewhere this does nothing.
     """
 
     def __init__(self, rewinds: bool):
