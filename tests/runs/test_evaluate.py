@@ -164,7 +164,7 @@ def test_a_film_of_foresight_in_the_way_is_refused_before_the_episodes(trained, 
 
 
 def test_missing_writer_is_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(SombrlError, match=r"needs imageio-ffmpeg: pip install 'sombrl\[video\]'"):
         check_video(tmp_path / "film.mp4")
 
