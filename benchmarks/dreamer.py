@@ -82,7 +82,7 @@ class Updates:
         self._batch = batch(dreamer, kind, seeds)
         self._state = jax.jit(lambda k: over_shard(lambda r: dreamer.init(key=jr.wrap_key_data(r[0])), (k,)))(keys)
 
-        def learn(state, batch, keys):
+        def learn(state: Any, batch: Any, keys: Any) -> Any:
             state, _, metrics = over_shard(
                 lambda r: dreamer.learn(r[0], r[1], key=jr.fold_in(jr.wrap_key_data(r[2]), r[0].updates)),
                 (state, batch, keys),

@@ -18,6 +18,9 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -46,7 +49,7 @@ def transitions(number: int, seed: int) -> Transition:
     """Pendulum frames under held random torques, from random starts."""
     world = Pendulum(start="random")
 
-    def frame(carry, inputs):
+    def frame(carry: Any, inputs: Any) -> Any:
         state, action = carry
         t, key = inputs
         new_key, reset_key, step_key = jr.split(key, 3)
@@ -70,10 +73,11 @@ def replay_of(number: int, seeds: int, capacity: int) -> Replay:
         rows = jax.tree.map(lambda leaf: leaf[:number], transitions(2000, seed))
         return Replay.empty(capacity, 3, 1).add(rows, jnp.ones(number, bool))
 
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *[one(seed) for seed in range(seeds)])
+    stacked: Replay = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[one(seed) for seed in range(seeds)])
+    return stacked
 
 
-def keys(seeds: int, base: int):
+def keys(seeds: int, base: int) -> Any:
     """One key per seed."""
     return jr.wrap_key_data(jnp.stack([jr.key_data(jr.key(base + seed)) for seed in range(seeds)]))
 
@@ -81,11 +85,11 @@ def keys(seeds: int, base: int):
 class Timer:
     """Seconds of calls, results waited for; first calls apart."""
 
-    def __init__(self):
-        self.first: dict = {}
-        self.calls: dict = {}
+    def __init__(self) -> None:
+        self.first: dict[Any, Any] = {}
+        self.calls: dict[Any, Any] = {}
 
-    def __call__(self, name, function, *args):
+    def __call__(self, name: Any, function: Callable[..., Any], *args: Any) -> Any:
         """Call and note how long it took."""
         start, cpu = time.perf_counter(), time.process_time()
         result = jax.block_until_ready(function(*args))
@@ -96,11 +100,11 @@ class Timer:
             self.calls.setdefault(name, []).append((seconds, cpu))
         return result
 
-    def best(self, name) -> float:
+    def best(self, name: Any) -> float:
         """The least disturbed call."""
-        return min(seconds for seconds, _ in self.calls[name])
+        return float(min(seconds for seconds, _ in self.calls[name]))
 
-    def row(self, name) -> dict:
+    def row(self, name: Any) -> dict[str, Any]:
         """A row of the result."""
         walls, cpus = zip(*self.calls.get(name, [self.first[name]]), strict=True)
         return {
@@ -112,13 +116,14 @@ class Timer:
         }
 
 
-def parts(strategy: str, rank: int):
+def parts(strategy: str, rank: int) -> Any:
     """The compiled learner and planner for one strategy."""
     learner = GPLearner(3, 1, False, GPConfig(rank=rank, capacity=2048))
     controller = ICEM(PRESETS["pendulum"])
-    task, exploration = Pendulum().task(1), STRATEGIES[strategy]()
+    make: Callable[..., Any] = STRATEGIES[strategy]
+    task, exploration = Pendulum().task(1), make()
 
-    def imagine(state, key):
+    def imagine(state: Any, key: Any) -> Any:
         return exploration.imagine(
             learner.dynamics(state),
             task,
@@ -129,7 +134,7 @@ def parts(strategy: str, rank: int):
             key=key,
         )
 
-    def act(state, mdp, obs, key):
+    def act(state: Any, mdp: Any, obs: Any, key: Any) -> Any:
         return controller.act(state, mdp, obs, key=key)
 
     return {
@@ -167,7 +172,7 @@ def bench_plans(timer: Timer, rank: int, blocks: int) -> None:
                 assert len(compilations) == before, f"compiled again at n = {number}"
 
 
-def bench_fits(timer: Timer, rank: int, blocks: int) -> dict:
+def bench_fits(timer: Timer, rank: int, blocks: int) -> dict[str, Any]:
     """A cold refit on up to 512 points against one with ten times the steps; the default refit; an append."""
     likelihoods = {}
     held_out = jax.tree.map(lambda leaf: leaf[1000:1500], transitions(2000, 7))
@@ -186,7 +191,7 @@ def bench_fits(timer: Timer, rank: int, blocks: int) -> dict:
     return likelihoods
 
 
-def learner_parts(config: GPConfig):
+def learner_parts(config: GPConfig) -> Any:
     """The compiled fit, the prior for one seed, and how to get the dynamics of its first row."""
     learner = GPLearner(3, 1, False, config)
     fit = over_seeds(lambda s, r, key: learner.fit(s, r, key=key), double_precision=True)
@@ -194,7 +199,7 @@ def learner_parts(config: GPConfig):
     return fit, prior, lambda state: learner.dynamics(jax.tree.map(lambda leaf: leaf[0], state))
 
 
-def log_likelihood(dynamics, rows: Transition) -> float:
+def log_likelihood(dynamics: Any, rows: Transition) -> float:
     """Mean held-out log density per output, normalised units."""
     prediction = jax.jit(jax.vmap(dynamics.predict))(rows.obs, rows.action)
     error = np.asarray((rows.next_obs - prediction.mean) / prediction.scale)
@@ -203,12 +208,12 @@ def log_likelihood(dynamics, rows: Transition) -> float:
     return float(np.mean(-0.5 * error**2 / variance - 0.5 * np.log(2 * np.pi * variance)))
 
 
-def bars(timer: Timer, likelihoods: dict) -> list[dict]:
+def bars(timer: Timer, likelihoods: dict[str, float]) -> list[dict[str, Any]]:
     """What the project promises of itself. Ratios are medians over blocks in which both sides ran."""
 
-    def ratio(above, below):
+    def ratio(above: Any, below: Any) -> float:
         pairs = zip(timer.calls[above], timer.calls[below], strict=True)
-        return statistics.median(a / b for (a, _), (b, _) in pairs)
+        return float(statistics.median(a / b for (a, _), (b, _) in pairs))
 
     plan = timer.best(("plan", PARTICLES, 400, 1))
     lost = likelihoods["long refit 400"] - likelihoods["refit 400"]

@@ -72,12 +72,12 @@ class StandIn(gymnasium.Env):
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (obs_dim,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (action_dim,), np.float32)
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Start anywhere."""
         super().reset(seed=seed)
         return self._obs(), {}
 
-    def step(self, action):
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Go anywhere."""
         return self._obs(), float(self.np_random.standard_normal()), False, False, {}
 
@@ -110,7 +110,7 @@ def stand_in(size: Size, seeds: int, window: int, variant: dict[str, Any]) -> Ag
 class Compilations:
     """Counts the programs that XLA was asked for: mostly single operations, which take milliseconds."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.number = 0
         self.large = 0  # of these, those that took over half a second
         self.seconds = 0.0
@@ -242,7 +242,7 @@ def first_decisions(size: Size) -> None:
     print(json.dumps({"decisions_s": moments} | compilations()))
 
 
-def bench_stand_in(args: argparse.Namespace, compilations: Compilations) -> tuple[dict, dict]:
+def bench_stand_in(args: argparse.Namespace, compilations: Compilations) -> tuple[dict[str, Any], dict[str, Any]]:
     """The rows of every size and number of seeds, and what optimism costs there."""
     rows: dict[str, dict[str, Any]] = {}
     costs = {}
@@ -259,7 +259,7 @@ def bench_stand_in(args: argparse.Namespace, compilations: Compilations) -> tupl
     return rows, costs
 
 
-def bench_dmc(args: argparse.Namespace, compilations: Compilations) -> dict:
+def bench_dmc(args: argparse.Namespace, compilations: Compilations) -> dict[str, Any]:
     """The whole loop with simulators, MBPO-Optimistic."""
     rows = {}
     settings = {"action_repeat": ACTION_REPEAT, "env_workers": args.env_workers}

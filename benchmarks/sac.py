@@ -66,7 +66,7 @@ class Ours:
         replay = full_replay(obs_dim, action_dim)
 
         @eqx.filter_jit(donate="all-except-first")
-        def improve(kept, state):
+        def improve(kept: Any, state: Any) -> Any:
             mdp, replay, key = kept
             return controller.improve(state, mdp, replay, key=key)
 
@@ -77,7 +77,7 @@ class Ours:
     def block(self) -> Block:
         """One call."""
 
-        def call():
+        def call() -> Any:
             return jax.block_until_ready(self._improve((self._mdp, self._replay, key), self._state))
 
         self._calls += 1
@@ -132,7 +132,8 @@ class Peers:
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit("the peers stopped; what they said is above (make bench-peers installs them)")
-        return json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
 def measure(peers: Peers | None, names: Sequence[str], rounds: int) -> tuple[Blocks, Blocks]:
@@ -151,9 +152,9 @@ def measure(peers: Peers | None, names: Sequence[str], rounds: int) -> tuple[Blo
     return first, blocks
 
 
-def table(first: Blocks, blocks: Blocks) -> dict[str, dict[str, dict]]:
+def table(first: Blocks, blocks: Blocks) -> dict[str, dict[str, dict[str, Any]]]:
     """Size → who → milliseconds per gradient step, steps per second, first calls."""
-    rows: dict[str, dict[str, dict]] = {}
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
     for size, of_size in blocks.items():
         rows[size] = {}
         for name, of_name in of_size.items():
@@ -163,7 +164,7 @@ def table(first: Blocks, blocks: Blocks) -> dict[str, dict[str, dict]]:
     return rows
 
 
-def ratios(blocks: Blocks) -> dict[str, dict[str, dict]]:
+def ratios(blocks: Blocks) -> dict[str, dict[str, dict[str, Any]]]:
     """Size → peer → how many times as long it takes as ours."""
     return {
         size: {name: ratio(of_name, of_size["sombrl"]) for name, of_name in of_size.items() if name != "sombrl"}

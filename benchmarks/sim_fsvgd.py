@@ -69,7 +69,8 @@ def random_rows(seeds: int) -> Replay:
         truncated=no,
     )
     replay = Replay.empty(2 * ROWS, OBS_DIM, ACTION_DIM).add(rows, ~no)
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (seeds, *leaf.shape)), replay)
+    spread: Replay = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (seeds, *leaf.shape)), replay)
+    return spread
 
 
 @dataclasses.dataclass

@@ -14,6 +14,8 @@ import time
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import sbx
@@ -33,16 +35,16 @@ class Spaces(gymnasium.Env):
         self._nothing = np.zeros(obs_dim, np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (action_dim,), np.float32)
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Never stepped."""
         return self._nothing, {}
 
-    def step(self, action):
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Never stepped."""
         return self._nothing, 0.0, False, False, {}
 
 
-def agent(library: str, obs_dim: int, action_dim: int, width: int, transitions: int):
+def agent(library: str, obs_dim: int, action_dim: int, width: int, transitions: int) -> Any:
     """SAC as the library has it, with a full replay buffer of random transitions."""
     model = LIBRARIES[library](
         "MlpPolicy",
@@ -67,7 +69,7 @@ def main() -> None:
     all_threads = torch.get_num_threads()
     hello = {name: importlib.metadata.version(name) for name in VERSIONS} | {"torch threads": all_threads}
     print(json.dumps(hello), file=answers, flush=True)
-    agents: dict = {}
+    agents: dict[Any, Any] = {}
     for line in sys.stdin:
         ask = json.loads(line)
         name = ask["library"], *(ask[part] for part in ("obs_dim", "action_dim", "width", "transitions"))

@@ -240,4 +240,4 @@ def test_what_runs_while_the_car_moves_does_not_load_jax():
     assert "jax" not in sys.modules and "jaxlib" not in sys.modules
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
-    assert done.stdout.strip() == "3", done.stderr
+    assert done.returncode == 0 and done.stdout.strip() == "3", done.stderr

@@ -16,7 +16,6 @@ from sombrl.hardware.controller import Controller
 from sombrl.hardware.files import EventLog, read_json
 from tests.hardware.parts import ROOT, Inline, simulated
 from tests.hardware.test_campaign import contents, same
-from tests.small import heed_ctrl_c
 
 FLAGS = ["--trainer", "tests.hardware.parts:hashing", "--episodes", "3", "--steps", "30"]
 TRAINING, EPISODE = 0.6, 31 * 0.02  # seconds of wall time
@@ -26,9 +25,14 @@ def command(path, *flags):
     return [sys.executable, "-m", "sombrl", "hardware", "run", str(path), *flags]
 
 
-def start(path, *flags, **options):
+def start(path, *flags):
+    """The command in a process of its own. A suite started in the background ignores Ctrl-C; this process must not."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command(path, *flags), cwd=ROOT, **pipes, **options)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command(path, *flags), cwd=ROOT, **pipes)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def wait_for(condition, process, seconds=60.0):
@@ -102,7 +106,7 @@ def test_learner_and_controller_killed(undisturbed, tmp_path):
 def test_ctrl_c_stops_the_car_and_says_how_to_go_on(tmp_path):
     """In real time: the signal comes in the middle of an episode, which is kept as an abort."""
     campaign = Campaign(tmp_path / "c")
-    process = start(campaign.path, *FLAGS, "--steps", "300", "--episodes", "2", preexec_fn=heed_ctrl_c)
+    process = start(campaign.path, *FLAGS, "--steps", "300", "--episodes", "2")
     wait_for(lambda: last_event(campaign) == ("begin", 0), process)
     time.sleep(0.8)
     asked = time.time()

@@ -75,6 +75,7 @@ def test_resume_shows_every_step_once(tmp_path):
     resumed.close()
     shown = [(step, value) for step, tag, value in scalars(tmp_path / "seed_0") if tag.startswith("rollout")]
     assert shown == [(200, -1.0), (400, -1.0), (600, 2.0), (800, 2.0)]
+    first.close()
 
 
 def test_missing_package_is_one_note(tmp_path, monkeypatch):

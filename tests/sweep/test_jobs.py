@@ -118,7 +118,7 @@ def test_a_worker_and_later_the_parent_are_killed(long_reference, tmp_path):
     wait_for(lambda: iterations(run) > before + 2, parent)
     workers = list(pids(run).values())
     parent.kill()
-    parent.wait()
+    parent.communicate()
     wait_for(lambda: not any(map(alive, workers)))
     stopped_at = iterations(run)
     assert 2 <= stopped_at < EPISODES

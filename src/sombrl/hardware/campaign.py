@@ -65,7 +65,7 @@ class CampaignConfig(Configuration):
     supervisor: SupervisorConfig = dataclasses.field(default_factory=SupervisorConfig)
 
     def refuse_combinations(self) -> None:
-        """A policy that parks is there where it is used, and only there."""
+        """A policy that parks is what drives the car back."""
         if (self.reset == "auto") != (self.reset_policy is not None):
             raise SombrlError("--reset auto and --reset-policy FILE belong together: give both or neither.")
 
@@ -105,8 +105,7 @@ class Campaign:
     def config(self) -> CampaignConfig:
         """As it is on disk now."""
         try:
-            config: CampaignConfig = from_json(CampaignConfig, json.loads((self.path / "config.json").read_text()))
-            return config
+            return from_json(CampaignConfig, json.loads((self.path / "config.json").read_text()))
         except (OSError, ValueError, TypeError, AttributeError, SombrlError) as error:
             raise SombrlError(f"cannot read {self.path / 'config.json'} ({error}): restore it from a copy.") from error
 

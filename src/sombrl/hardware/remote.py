@@ -107,6 +107,7 @@ class RemoteBackend(CarBackend):
             if family != socket.AF_UNIX:
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
+            self.close()
             raise SombrlError(f"no car answers at {self.address} ({error.strerror or error}): is it served?") from error
 
     def close(self) -> None:

@@ -13,11 +13,12 @@ import dataclasses
 import math
 import threading
 from collections import deque
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt
 
-from sombrl.errors import SombrlError
+from sombrl.config.check import Configuration
 from sombrl.hardware.backend import (
     PERIOD,
     START,
@@ -123,43 +124,37 @@ def _along(moving: Moving, h: float, direction: Moving) -> Moving:
 
 
 @dataclasses.dataclass(frozen=True)
-class SimConfig:
+class SimConfig(Configuration):
     """The simulated car, its radio and its motion capture."""
 
     clock: Literal["real", "simulated"] = "real"
     """The machine's clock, or one that only the control loop moves: then an episode takes no time and is repeatable."""
     seed: int = 0
     """Of the noise and the starts; every episode has its own."""
-    delay: float = 3.0 * PERIOD
+    delay: Annotated[float, Ge(0)] = 3.0 * PERIOD
     """Seconds from `command` until the car obeys."""
-    noise: float = 1.0
+    noise: Annotated[float, Ge(0)] = 1.0
     """A factor on the published noise of an observation."""
-    start_spread: float = 1.0
+    start_spread: Annotated[float, Ge(0)] = 1.0
     """A factor on the published scatter of the start."""
-    full_throttle: float = 0.4
+    full_throttle: Annotated[float, Gt(0)] = 0.4
     """The command that is throttle 1 of the model: the supervisor's throttle scale of the published car."""
-    watchdog: float = 0.1
+    watchdog: Annotated[float, Gt(0)] = 0.1
     """The car stops by itself when no command has reached it for so many seconds."""
-    late_limit: float = PERIOD
+    late_limit: Annotated[float, Gt(0)] = PERIOD
     """Commands that arrive later after their stamp than this are refused."""
-    mocap_rate: float = 120.0
+    mocap_rate: Annotated[float, Gt(0)] = 120.0
     """Frames per second of motion capture, where velocity_window is not 0."""
-    velocity_window: int = 0
+    velocity_window: Annotated[int, Ge(0)] = 0
     """Velocities are differences over so many frames, of noisy poses; 0: a fresh frame for every look, and velocities
     measured with noise of their own, as published."""
-    frame_loss: float = 0.0
+    frame_loss: Annotated[float, Ge(0)] = 0.0
     """The share of looks at which the frame is lost."""
 
-    def __post_init__(self) -> None:
-        """Refuse impossible numbers."""
-        for name in ("delay", "noise", "start_spread", "velocity_window", "frame_loss"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise SombrlError(f"{name} of the simulated car must be 0 or more, not {getattr(self, name)}.")
-        for name in ("full_throttle", "watchdog", "late_limit", "mocap_rate"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise SombrlError(f"{name} of the simulated car must be positive, not {getattr(self, name)}.")
-        if self.clock not in ("real", "simulated"):
-            raise SombrlError(f"clock of the simulated car must be real or simulated, not {self.clock!r}.")
+    @classmethod
+    def flag(cls, name: str) -> str:
+        """What a field is called in refusals."""
+        return f"{name} of the simulated car"
 
 
 class SimBackend(CarBackend):
@@ -244,7 +239,7 @@ class SimBackend(CarBackend):
         self._action = (0.0, 0.0)
         self._silent_at = math.inf  # when the watchdog of the car will fire
         self._frames = 0  # of motion capture, since the car was placed
-        self._poses: deque[np.ndarray] = deque(maxlen=int(self.config.velocity_window) + 1)
+        self._poses: deque[np.ndarray] = deque(maxlen=self.config.velocity_window + 1)
         if self.config.velocity_window:
             for _ in range(self._poses.maxlen or 0):  # it has been standing here for a while
                 self._poses.append(self._measure_pose())

@@ -56,7 +56,7 @@ class SupervisorConfig(Configuration, prefix="supervisor"):
     """rad/s; more is a heading that wrapped inside the velocity filter."""
 
     def refuse_combinations(self) -> None:
-        """The field is not empty."""
+        """A field has a width."""
         for name in ("field_x", "field_y"):
             low, high = getattr(self, name)
             if not low < high:

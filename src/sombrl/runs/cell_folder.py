@@ -45,7 +45,8 @@ class CellFolder(AbstractWork):
     def settings(self) -> dict[str, Any]:
         """What the rows depend on. The version stands for the source: change it when numbers change."""
         made_with = {"experiment": self.experiment, "sombrl": sombrl.__version__, **self.cell.settings()}
-        return json.loads(json.dumps(made_with))
+        settings: dict[str, Any] = json.loads(json.dumps(made_with))
+        return settings
 
     @property
     def finished(self) -> bool:
@@ -63,7 +64,8 @@ class CellFolder(AbstractWork):
 
     def record(self) -> dict[str, Any]:
         """When, where and in how many seconds the cell was finished."""
-        return json.loads((self.path / "finished.json").read_text())
+        record: dict[str, Any] = json.loads((self.path / "finished.json").read_text())
+        return record
 
     def check(self) -> None:
         """Refuse a folder that was made with other settings: rows of two kinds are never mixed."""
@@ -121,7 +123,7 @@ class CellFolder(AbstractWork):
                 rows = read_rows(rows_path)
             except (OSError, ValueError, SombrlError):
                 continue
-            theirs = made.pop("experiment", None)
+            theirs: str | None = made.pop("experiment", None)
             if theirs == self.experiment or made | {"experiment": self.experiment} != self.settings:
                 continue
             write_whole(self.path / "settings.json", json.dumps(self.settings, indent=1))
@@ -208,7 +210,7 @@ class CellFolder(AbstractWork):
     def _evaluation_path(self, iteration: int) -> Path:
         return self.path / "evaluations" / f"{iteration:08d}.json"
 
-    def _rows(self, cell: TrainCell, metrics: list[dict]) -> list[Row]:
+    def _rows(self, cell: TrainCell, metrics: list[dict[str, Any]]) -> list[Row]:
         rows = []
         place = {seed: i for i, seed in enumerate(cell.run.seed_list)}
         for logged in metrics:

@@ -135,7 +135,7 @@ def _record(agent: Agent, returns: np.ndarray, explore: bool, task: str | None, 
     }
 
 
-def _read(path: Path) -> list[dict]:
+def _read(path: Path) -> list[dict[str, Any]]:
     """The evaluations so far."""
     if not path.exists():
         return []
@@ -148,7 +148,7 @@ def _read(path: Path) -> list[dict]:
     return evaluations
 
 
-def _extend(path: Path, evaluation: dict) -> None:
+def _extend(path: Path, evaluation: dict[str, Any]) -> None:
     """Add one evaluation. Locked, so that of two at the same time neither is lost."""
     aside = path.with_name(f".tmp-eval-{os.getpid()}")
     try:

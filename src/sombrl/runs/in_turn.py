@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from sombrl.records import RunFault
 from sombrl.runs.cell import TrainCell
@@ -59,7 +60,7 @@ def _beside(folder: CellFolder, other: CellFolder, stack: contextlib.ExitStack) 
     return same and not other.finished and stack.enter_context(other.claimed()) and not other.finished
 
 
-def cells_manifest(folders: list[CellFolder], command: list[str]) -> dict:
+def cells_manifest(folders: list[CellFolder], command: list[str]) -> dict[str, Any]:
     """What one needs to know to get the rows of finished cells again."""
     settings = json.dumps([folder.settings for folder in folders], sort_keys=True)
     return {

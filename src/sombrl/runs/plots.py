@@ -76,7 +76,7 @@ def drawing(what: str) -> Iterator[None]:
         yield
 
 
-def curves(rows: list[dict], metric: str) -> tuple[np.ndarray, np.ndarray]:
+def curves(rows: list[dict[str, Any]], metric: str) -> tuple[np.ndarray, np.ndarray]:
     """A metric per iteration and seed, with its environment frames: two arrays [iterations, seeds].
 
     NaN where a seed has no row (an unfinished iteration), or no number.
@@ -108,7 +108,7 @@ def draw_curve(axes: Any, x: np.ndarray, values: np.ndarray, color: str, label: 
     axes.plot(centre, middle, dash, color=color, linewidth=2.4, marker=marker, markersize=4.5, label=label)
 
 
-def _figure(folders: list[RunFolder], tables: list[list[dict]]) -> Any:
+def _figure(folders: list[RunFolder], tables: list[list[dict[str, Any]]]) -> Any:
     from matplotlib.figure import Figure
 
     panels = [panel for panel in PANELS if any(row.get(panel[0]) is not None for rows in tables for row in rows)]
@@ -154,7 +154,7 @@ def _labels(folders: list[RunFolder]) -> list[str]:
     return [f"{strategy} ({name})" for strategy, name in zip(strategies, names, strict=True)]
 
 
-def _rows(folder: RunFolder) -> list[dict]:
+def _rows(folder: RunFolder) -> list[dict[str, Any]]:
     rows = [row for row in folder.rows() if {"iteration", "seed", "env_frames"} <= row.keys()]
     if not rows:
         raise SombrlError(f"{folder.path} has no metrics yet: train it first, sombrl resume {folder.path}.")

@@ -27,7 +27,7 @@ class Sink(abc.ABC):
         """Sentences for whoever watches the run."""
         self._on = True
 
-    def write(self, rows: Sequence[dict]) -> None:
+    def write(self, rows: Sequence[dict[str, Any]]) -> None:
         """Add the scalars of metric rows (each with `seed` and `env_frames`)."""
         self._try(lambda: self._write(rows))
 
@@ -43,13 +43,15 @@ class Sink(abc.ABC):
             action()
         except Exception as error:  # a viewer's package may raise anything; Ctrl-C is no Exception
             self._off(str(getattr(error, "strerror", None) or error or type(error).__name__).split("\n")[0])
+            with contextlib.suppress(Exception):
+                self._close()
 
     def _off(self, reason: str) -> None:
         self.notes.append(f"{self.name} is off: {reason}")
         self._on = False
 
     @abc.abstractmethod
-    def _write(self, rows: Sequence[dict]) -> None: ...
+    def _write(self, rows: Sequence[dict[str, Any]]) -> None: ...
 
     @abc.abstractmethod
     def _close(self) -> None: ...
@@ -90,7 +92,7 @@ class TensorBoardSink(Sink):
 
         self._try(start)
 
-    def _write(self, rows: Sequence[dict]) -> None:
+    def _write(self, rows: Sequence[dict[str, Any]]) -> None:
         for seed, step, scalars in _scalars(rows):
             values = [self._summary.Value(tag=name, simple_value=number) for name, number in scalars.items()]
             if seed in self._writers:
@@ -117,7 +119,7 @@ class WandbSink(Sink):
 
     name = "W&B"
 
-    def __init__(self, folder: Path, seeds: Sequence[int], config: dict[str, Any], rows: Sequence[dict] = ()):
+    def __init__(self, folder: Path, seeds: Sequence[int], config: dict[str, Any], rows: Sequence[dict[str, Any]] = ()):
         super().__init__()
         self._runs: dict[int, Any] = {}
 
@@ -141,7 +143,7 @@ class WandbSink(Sink):
 
         self._try(start)
 
-    def _write(self, rows: Sequence[dict]) -> None:
+    def _write(self, rows: Sequence[dict[str, Any]]) -> None:
         for seed, step, scalars in _scalars(rows):
             if seed in self._runs and step >= self._runs[seed].step:  # it takes no step back
                 self._runs[seed].log(scalars, step=step, commit=True)  # or it would wait for the next step
@@ -193,10 +195,11 @@ def _wandb_ids(path: Path, seeds: Sequence[int]) -> dict[str, str]:
     """The ids of this run's W&B runs, by seed; drawn the first time."""
     if not path.exists():
         write_whole(path, json.dumps({str(seed): secrets.token_hex(4) for seed in seeds}))
-    return json.loads(path.read_text())
+    ids: dict[str, str] = json.loads(path.read_text())
+    return ids
 
 
-def _scalars(rows: Sequence[dict]) -> list[tuple[int, int, dict[str, float]]]:
+def _scalars(rows: Sequence[dict[str, Any]]) -> list[tuple[int, int, dict[str, float]]]:
     """Seed, step and numbers of every row that has them."""
     found = []
     for row in rows:

@@ -43,7 +43,7 @@ class Damaged(SombrlError):
 
 
 def save(
-    folder: Path, number: int, tree: Any, meta: dict, keep: int = 2, free: dict[str, np.ndarray] | None = None
+    folder: Path, number: int, tree: Any, meta: dict[str, Any], keep: int = 2, free: dict[str, np.ndarray] | None = None
 ) -> Path:
     """Commit `tree` and `meta` as checkpoint `number`, then keep only the newest `keep` up to it.
 
@@ -85,7 +85,7 @@ def save(
     return final
 
 
-def load(path: Path, like: Any) -> tuple[Any, dict]:
+def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
     """The tree and metadata of one checkpoint, in the structure of `like` (arrays or `ShapeDtypeStruct`s).
 
     What was saved as `free` is in the metadata under that name. The arrays are NumPy's where `like` has NumPy's,
@@ -94,12 +94,12 @@ def load(path: Path, like: Any) -> tuple[Any, dict]:
     return _load([Path(path)], like)
 
 
-def load_latest(folder: Path, like: Any) -> tuple[Any, dict, list[str]]:
+def load_latest(folder: Path, like: Any) -> tuple[Any, dict[str, Any], list[str]]:
     """The newest checkpoint that is whole, and a sentence for every newer one that was not."""
     return _load_latest([(path,) for path in available(folder)], like, functools.partial(_none_valid, folder))
 
 
-def load_joined(run: Path, folders: Sequence[Path], like: Any) -> tuple[Any, dict, list[str]]:
+def load_joined(run: Path, folders: Sequence[Path], like: Any) -> tuple[Any, dict[str, Any], list[str]]:
     """As `load_latest`, for a `run` whose seeds are in several `folders`: the newest checkpoint that all of them have.
 
     Arrays are joined along their first axis; what has none (a count) must be the same everywhere. Of `free` arrays,
@@ -120,12 +120,13 @@ def load_joined(run: Path, folders: Sequence[Path], like: Any) -> tuple[Any, dic
     return _load_latest(rows, like, none_valid)
 
 
-def latest_meta(folder: Path) -> dict:
+def latest_meta(folder: Path) -> dict[str, Any]:
     """The metadata of the newest checkpoint whose manifest is whole; the arrays are not read."""
     damaged: list[Damaged] = []
     for path in available(folder):
         try:
-            return _read_manifest(path)["meta"]
+            meta: dict[str, Any] = _read_manifest(path)["meta"]
+            return meta
         except Damaged as error:
             damaged.append(error)
     raise _none_valid(folder, damaged)
@@ -153,7 +154,7 @@ def _number(path: Path) -> int:
 
 def _load_latest(
     candidates: Sequence[Sequence[Path]], like: Any, none_valid: Callable[[list[Damaged]], SombrlError]
-) -> tuple[Any, dict, list[str]]:
+) -> tuple[Any, dict[str, Any], list[str]]:
     """The first candidate that is whole; each is one checkpoint or the parts of one."""
     damaged: list[Damaged] = []
     for paths in candidates:
@@ -168,7 +169,7 @@ def _load_latest(
     raise none_valid(damaged)
 
 
-def _load(paths: Sequence[Path], like: Any) -> tuple[Any, dict]:
+def _load(paths: Sequence[Path], like: Any) -> tuple[Any, dict[str, Any]]:
     """One checkpoint, or several parts of one with their rows joined."""
     for path in paths:
         if not path.is_dir():
@@ -215,10 +216,10 @@ def _is_plain(dtype: np.dtype) -> bool:
     return dtype.kind in "biufc"
 
 
-def _collect(tree: Any, free: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
+def _collect(tree: Any, free: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     """The arrays by number, and their manifest entries."""
     arrays: dict[str, np.ndarray] = {}
-    entries: list[dict] = []
+    entries: list[dict[str, Any]] = []
     leaves = [(jax.tree_util.keystr(where), leaf) for where, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]]
     for path, leaf in leaves + [(_FREE + name, np.asarray(array)) for name, array in free.items()]:
         if not eqx.is_array_like(leaf):
@@ -249,7 +250,7 @@ def _checksum(array: np.ndarray) -> str:
     return hashlib.blake2b(array.reshape(-1).view(np.uint8).data, digest_size=32).hexdigest()
 
 
-def _manifest_checksum(manifest: dict) -> str:
+def _manifest_checksum(manifest: dict[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(manifest, sort_keys=True).encode(), digest_size=32).hexdigest()
 
 
@@ -284,9 +285,9 @@ def _prune(folder: Path, number: int, keep: int) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _read_manifest(path: Path) -> dict:
+def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((path / "manifest.json").read_text())
+        manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text())
         checksum = manifest.pop("checksum")
         intact = checksum == _manifest_checksum(manifest)
     except FileNotFoundError:
@@ -305,7 +306,7 @@ def _read_manifest(path: Path) -> dict:
     return manifest
 
 
-def _check_names(path: Path, entries: list[dict], wanted: list[tuple[str, Any]]) -> None:
+def _check_names(path: Path, entries: list[dict[str, Any]], wanted: list[tuple[str, Any]]) -> None:
     remedy = "load it with the configuration it was saved with."
     saved, needed = [entry["path"] for entry in entries], [where for where, _ in wanted]
     if missing := set(needed) - set(saved):
@@ -316,7 +317,7 @@ def _check_names(path: Path, entries: list[dict], wanted: list[tuple[str, Any]])
         raise SombrlError(f"checkpoint {path} has its arrays in another order; {remedy}")
 
 
-def _check_shapes(path: Path, entries: list[dict], wanted: list[tuple[str, Any]]) -> None:
+def _check_shapes(path: Path, entries: list[dict[str, Any]], wanted: list[tuple[str, Any]]) -> None:
     for entry, (where, leaf) in zip(entries, wanted, strict=True):
         expected = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
         if entry["dtype"] != expected.dtype.name or tuple(entry["shape"]) != expected.shape:
@@ -326,7 +327,7 @@ def _check_shapes(path: Path, entries: list[dict], wanted: list[tuple[str, Any]]
             )
 
 
-def _read_arrays(path: Path, entries: list[dict]) -> list[np.ndarray]:
+def _read_arrays(path: Path, entries: list[dict[str, Any]]) -> list[np.ndarray]:
     try:
         # Opened here because np.load leaves its own handle open when the archive is bad.
         with open(path / "arrays.npz", "rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -346,7 +347,7 @@ def _read_arrays(path: Path, entries: list[dict]) -> list[np.ndarray]:
     return arrays
 
 
-def _restore(array: np.ndarray, entry: dict, like: Any) -> Any:
+def _restore(array: np.ndarray, entry: dict[str, Any], like: Any) -> Any:
     """The array as the kind of thing `like` is, bit for bit."""
     dtype = jnp.dtype(entry["dtype"])
     if array.dtype != dtype and not _is_plain(dtype):

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from contextlib import suppress
+from typing import Any
 
 import jax
 
@@ -19,7 +20,7 @@ def versions(*packages: str) -> dict[str, str | None]:
     return found
 
 
-def provenance(command: list[str]) -> dict:
+def provenance(command: list[str]) -> dict[str, Any]:
     """What one needs to know to run it again and get the same numbers."""
     device = jax.devices()[0]
     return {

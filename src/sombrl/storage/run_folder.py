@@ -20,7 +20,7 @@ import socket
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jax
 import numpy as np
@@ -49,7 +49,7 @@ class RunFolder:
         self.tensorboard = self.path / "tensorboard"
 
     @classmethod
-    def create(cls, path: Path, config: dict, command: list[str], parts: Sequence[str] = ()) -> "RunFolder":
+    def create(cls, path: Path, config: dict[str, Any], command: list[str], parts: Sequence[str] = ()) -> "RunFolder":
         """A new run with its resolved config and a manifest of where it ran; refuses a folder in use.
 
         `parts` are the subfolders of its runs, where it is to have some.
@@ -112,7 +112,7 @@ class RunFolder:
             raise SombrlError(f"{self.path / GROUP} is damaged, it names no parts: restore it from a copy.")
         return [RunFolder(self.path / name) for name in names]
 
-    def load_latest(self, like: Any) -> tuple[Any, dict, list[str]]:
+    def load_latest(self, like: Any) -> tuple[Any, dict[str, Any], list[str]]:
         """The newest whole checkpoint, of all parts where there are some: tree, metadata, and what was damaged."""
         if not self.parts:
             return checkpoint.load_latest(self.checkpoints, like)
@@ -124,12 +124,12 @@ class RunFolder:
         return min((checkpoint.newest(folder.checkpoints) or 0) for folder in self.parts or [self])
 
     @property
-    def config(self) -> dict:
+    def config(self) -> dict[str, Any]:
         """The resolved configuration the run was started with."""
         return self._read("config.json")
 
     @property
-    def settings(self) -> dict:
+    def settings(self) -> dict[str, Any]:
         """`config` as an agent writes it, with an algorithm, an environment and the rest; refuses what lacks these."""
         config = self.config
         self._require("config.json", config, "", {"algorithm": str, "config": dict, "run": dict})
@@ -139,7 +139,7 @@ class RunFolder:
         self._require("config.json", {"explore": ""} | explore, "config.explore.", {"explore": str})
         return config
 
-    def _require(self, file: str, data: dict, within: str, kinds: dict[str, type]) -> None:
+    def _require(self, file: str, data: dict[str, Any], within: str, kinds: dict[str, type]) -> None:
         """Refuse what a file holds without these names, or with something else under them."""
         for name, kind in kinds.items():
             if not isinstance(data.get(name), kind):
@@ -147,7 +147,7 @@ class RunFolder:
                 raise SombrlError(f"{self.path / file} is damaged, it has {what}: restore it from a copy.")
 
     @property
-    def manifest(self) -> dict:
+    def manifest(self) -> dict[str, Any]:
         """Versions, device, precision, git state and command of the process that created the run."""
         manifest = self._read("manifest.json")
         given = {name: manifest[name] for name in MANIFEST if manifest.get(name) is not None}
@@ -188,7 +188,7 @@ class RunFolder:
         """Whether another process holds the lock at this moment."""
         return is_locked(self.path / ".lock", fcntl.LOCK_SH)
 
-    def append(self, rows: list[dict]) -> None:
+    def append(self, rows: list[dict[str, Any]]) -> None:
         """Add rows to the metrics, on disk when this returns; all of them or, when the disk is full, none."""
         text = "".join(_line(row) for row in rows).encode()
         try:
@@ -207,7 +207,7 @@ class RunFolder:
         except OSError as error:
             raise RunFault(f"cannot write {self.metrics_path}: {error.strerror or error}.") from error
 
-    def rows(self) -> list[dict]:
+    def rows(self) -> list[dict[str, Any]]:
         """Every metrics row, oldest first; a half-written last line is left out."""
         return [row for _, row in self._lines()]
 
@@ -225,7 +225,7 @@ class RunFolder:
             aside.unlink(missing_ok=True)
             raise RunFault(f"cannot write {self.metrics_path}: {error.strerror or error}.") from error
 
-    def _lines(self) -> Iterator[tuple[bytes, dict]]:
+    def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
         """Each whole line with the row it holds; the bytes are kept so that truncating changes none."""
         if not self.metrics_path.exists():
             return
@@ -241,7 +241,7 @@ class RunFolder:
                 raise SombrlError(f"{where} needs whole numbers for {', '.join(COUNTS)}; delete the line.")
             yield line + b"\n", row
 
-    def _read(self, name: str) -> dict:
+    def _read(self, name: str) -> dict[str, Any]:
         try:
             content = json.loads((self.path / name).read_text())
         except (OSError, ValueError, RecursionError) as error:
@@ -268,7 +268,7 @@ def _taken(path: Path) -> SombrlError:
     return SombrlError(f"{path} is not empty; run `sombrl resume {path}` to continue it, or choose another --out.")
 
 
-def _whole(file: Any) -> int:
+def _whole(file: IO[bytes]) -> int:
     """Where the last whole line of a file ends."""
     end = file.seek(0, os.SEEK_END)
     while end > 0:
@@ -281,7 +281,7 @@ def _whole(file: Any) -> int:
     return 0
 
 
-def _line(row: dict) -> str:
+def _line(row: dict[str, Any]) -> str:
     try:
         return json.dumps({name: _strict(value) for name, value in row.items()}, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:

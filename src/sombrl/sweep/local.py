@@ -57,7 +57,7 @@ class LocalBackend(AbstractBackend):
         cores = cores_here()
         if self.slots > len(cores):
             return [cores[place % len(cores)]]
-        return np.array_split(cores, self.slots)[place].tolist()
+        return [int(core) for core in np.array_split(cores, self.slots)[place]]
 
     def start(self, jobs: Sequence[Job]) -> list[Worker]:
         """A process for each job."""
@@ -77,6 +77,7 @@ class LocalBackend(AbstractBackend):
             task.let_go()
         for task in tasks:
             task.stop()
+            task.ended()
             self._places.pop(task, None)
 
     def _launch(self, job: Job) -> Worker:

@@ -109,7 +109,8 @@ class SlurmBackend(AbstractBackend):
 
     def _remembered(self) -> dict[str, str]:
         with contextlib.suppress(OSError, ValueError):
-            return json.loads((self._folder / "jobs.json").read_text())
+            numbers: dict[str, str] = json.loads((self._folder / "jobs.json").read_text())
+            return numbers
         return {}
 
     def _remember(self, numbers: dict[str, str]) -> None:

@@ -160,7 +160,7 @@ def read_spec(path: Path, overrides: Sequence[str] = ()) -> Spec:
     )
 
 
-def usual_metrics(logged: dict) -> dict[str, float]:
+def usual_metrics(logged: dict[str, Any]) -> dict[str, float]:
     """The metrics of `sombrl export`, where a row has a number."""
     return {name: logged[name] for name in METRICS if logged.get(name) is not None}
 

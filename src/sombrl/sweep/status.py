@@ -124,7 +124,7 @@ def _eta(status: CellStatus, started: dict[str, Any], folder: CellFolder, now: f
     if status.planned is None or done < 1:
         return None
     logged = (folder.path / "run" / "metrics.jsonl").stat().st_mtime
-    each = (logged - started["time"]) / done
+    each: float = (logged - started["time"]) / done
     return max(0.0, each * (status.planned - status.iteration) - (now - logged))
 
 

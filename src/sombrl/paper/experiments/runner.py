@@ -128,7 +128,7 @@ def _publish(experiment: Experiment, scale: str, folders: list[CellFolder], out:
     return path
 
 
-def _manifest(experiment: Experiment, scale: str, folders: list[CellFolder], command: list[str]) -> dict:
+def _manifest(experiment: Experiment, scale: str, folders: list[CellFolder], command: list[str]) -> dict[str, Any]:
     what = {"experiment": experiment.name, "figure": experiment.figure, "scale": scale}
     return what | cells_manifest(folders, command)
 
