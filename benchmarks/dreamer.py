@@ -29,7 +29,7 @@ from sombrl.dreamer.dreamer import Dreamer, Sequences
 from sombrl.dreamer.loop import compiled_update
 from sombrl.dreamer.trainer import DreamerTrainer
 from sombrl.envs.layout import Part
-from sombrl.seeds import over_lot
+from sombrl.seeds import over_shard
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +80,10 @@ class Updates:
         dreamer = Dreamer(config, (kind.part,), kind.action_dim, False)
         keys = jr.key_data(jr.split(jr.key(1), seeds))
         self._batch = batch(dreamer, kind, seeds)
-        self._state = jax.jit(lambda k: over_lot(lambda r: dreamer.init(key=jr.wrap_key_data(r[0])), (k,)))(keys)
+        self._state = jax.jit(lambda k: over_shard(lambda r: dreamer.init(key=jr.wrap_key_data(r[0])), (k,)))(keys)
 
         def learn(state: Any, batch: Any, keys: Any) -> Any:
-            state, _, metrics = over_lot(
+            state, _, metrics = over_shard(
                 lambda r: dreamer.learn(r[0], r[1], key=jr.fold_in(jr.wrap_key_data(r[2]), r[0].updates)),
                 (state, batch, keys),
             )

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from sombrl.optional import bring
+from sombrl.optional import require
 from sombrl.records import SombrlError
 from sombrl.runs.plots import drawing
 from sombrl.runs.video import can_write, check_video
@@ -34,17 +34,17 @@ def package(folder, monkeypatch, text, name="parcel"):
 def test_broken(module, text, told, tmp_path, monkeypatch):
     package(tmp_path, monkeypatch, text)
     with pytest.raises(SombrlError) as error:
-        bring(module, "parcel", MISSING)
+        require(module, "parcel", MISSING)
     assert str(error.value).startswith(f"parcel is installed but broken {told}: ") and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("module", ["parcel", "parcel.part"])
 def test_missing_or_whole(module, tmp_path, monkeypatch):
     with pytest.raises(SombrlError) as error:
-        bring(module, "parcel", MISSING)
+        require(module, "parcel", MISSING)
     assert str(error.value) == MISSING
     package(tmp_path, monkeypatch, "")
-    assert bring(module, "parcel", MISSING).__name__ == module
+    assert require(module, "parcel", MISSING).__name__ == module
     for known in ("parcel.part", "parcel"):
         sys.modules.pop(known, None)
 

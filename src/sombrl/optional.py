@@ -6,7 +6,7 @@ from typing import Any
 from sombrl.errors import SombrlError
 
 
-def bring(module: str, package: str, missing: str) -> Any:
+def require(module: str, package: str, missing: str) -> Any:
     """Import `module` of `package`. One that is not installed is refused with the sentence `missing`."""
     try:
         return importlib.import_module(module)

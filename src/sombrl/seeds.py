@@ -11,7 +11,7 @@ from jaxtyping import Array, Int, Key, UInt
 
 
 def over_rows(function: Callable[..., Any], rows: Any, mapper: Callable[[Callable[[Any], Any], Any], Any]) -> Any:
-    """`function` of one row for all, by `mapper(one, arrays)`; what is no array is the same for every row."""
+    """`function` of one row for all rows, by `mapper(one, arrays)`; what is not an array is the same for every row."""
     arrays, static = eqx.partition(rows, eqx.is_array)
     static_out: list[Any] = []
 
@@ -24,18 +24,17 @@ def over_rows(function: Callable[..., Any], rows: Any, mapper: Callable[[Callabl
     return eqx.combine(mapped, static_out[-1])
 
 
-def lots_of(rows: int, apart: bool = False) -> list[slice]:
-    """The rows that one dispatch works on: all together on an accelerator, which one of them would leave idle.
+def shards_of(rows: int, apart: bool = False) -> list[slice]:
+    """The rows of each dispatch: all together on an accelerator, which a single row would leave mostly idle.
 
-    On a CPU each has its own, the same program for every row, so that its bits do not depend on its neighbours;
-    elsewhere too if they are to be `apart`.
+    On a CPU, or with `apart`, every row has a dispatch of its own, so that its bits do not depend on its neighbours.
     """
     one_by_one = apart or jax.default_backend() == "cpu"
     return [slice(i, i + 1) for i in range(rows)] if one_by_one else [slice(0, rows)]
 
 
-def over_lot(function: Callable[..., Any], rows: Any) -> Any:
-    """`function` of one row, for those of a lot."""
+def over_shard(function: Callable[..., Any], rows: Any) -> Any:
+    """`function` of one row, for the rows of a shard."""
 
     def mapper(one: Callable[[Any], Any], arrays: Any) -> Any:
         if jax.tree.leaves(arrays)[0].shape[0] > 1:
@@ -45,13 +44,13 @@ def over_lot(function: Callable[..., Any], rows: Any) -> Any:
     return over_rows(function, rows, mapper)
 
 
-def cut(tree: Any, lot: slice) -> Any:
-    """The rows of a lot."""
-    return jax.tree.map(lambda leaf: leaf[lot] if eqx.is_array(leaf) else leaf, tree)
+def take(tree: Any, shard: slice) -> Any:
+    """The rows of a shard."""
+    return jax.tree.map(lambda leaf: leaf[shard] if eqx.is_array(leaf) else leaf, tree)
 
 
-def join(trees: Sequence[Any]) -> Any:
-    """The rows of all lots again."""
+def concat(trees: Sequence[Any]) -> Any:
+    """The rows of all shards in one tree."""
     return trees[0] if len(trees) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
 
 

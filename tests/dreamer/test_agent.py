@@ -54,7 +54,7 @@ def test_a_seed_alone_is_that_seed_among_others(pair):
 @pytest.mark.thorough
 def test_seeds_in_one_program_as_on_an_accelerator(pair, monkeypatch):
     """Rounding apart, they are what they are one by one; actions, returns and losses."""
-    monkeypatch.setattr("sombrl.dreamer.loop.lots_of", lambda rows, apart: [slice(0, rows)])
+    monkeypatch.setattr("sombrl.dreamer.loop.shards_of", lambda rows, apart: [slice(0, rows)])
     (together,) = without_time(reports(agent(seeds=2), 1))
     for ours, theirs in zip(together, without_time(pair[1][:1])[0], strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4, nan_ok=True)

@@ -1,6 +1,7 @@
 """Atari: both protocols frame by frame, on a console of our own and on the real one."""
 
 import importlib.util
+import sys
 
 import numpy as np
 import pytest
@@ -229,7 +230,7 @@ def test_refusals(name, options, told):
 
 
 def test_without_the_extra(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(SombrlError, match=r"needs ale-py, which is not installed; pip install 'sombrl\[atari\]'"):
         make_envs("atari:Pong", [0])
     assert "pip install 'sombrl[atari]'" in dict(list_envs())["atari:<Game>"]
@@ -237,12 +238,12 @@ def test_without_the_extra(monkeypatch):
 
 @pytest.mark.parametrize("module, package", [("ale_py", "ale-py"), ("PIL.Image", "Pillow")])
 def test_a_broken_package(module, package, monkeypatch):
-    bring = importlib.import_module
+    load = importlib.import_module
 
     def fail(name):
         if name == module:
             raise ImportError("libGL.so.1: cannot open shared object file")
-        return bring(name)
+        return load(name)
 
     monkeypatch.setattr(importlib, "import_module", fail)
     with pytest.raises(SombrlError, match=rf"{package} is installed but broken \(ImportError: libGL.so.1.*{package}\."):

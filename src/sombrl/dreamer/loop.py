@@ -25,7 +25,7 @@ from sombrl.dreamer.replay import Batch, LatentSpec, SequenceReplay, UpdateRatio
 from sombrl.dreamer.rssm import Latent
 from sombrl.envs.base import AbstractEnvs, Step
 from sombrl.records import SombrlError
-from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
+from sombrl.seeds import concat, keyed_by, over_shard, shards_of, take
 from sombrl.training.base import OnDecision, Report
 from sombrl.training.clock import Clock
 from sombrl.training.compiled import refuse_nan
@@ -78,7 +78,7 @@ class DreamerPrograms:
         """Compilation happens on first use; agents that compute the same share what was compiled."""
 
         def init(seeds: Array) -> DreamerState:
-            states: DreamerState = over_lot(
+            states: DreamerState = over_shard(
                 lambda row: dreamer.init(key=_key(row[0], jnp.zeros((), jnp.int32), "init")), (seeds,)
             )
             return states
@@ -95,7 +95,7 @@ class DreamerPrograms:
             by_seed = jax.tree.map(
                 lambda leaf: jnp.reshape(leaf, (seeds.shape[0], -1, *leaf.shape[1:])), (latent, action, obs, first)
             )
-            chosen = over_lot(one, (networks, seeds, *by_seed))
+            chosen = over_shard(one, (networks, seeds, *by_seed))
             action, latent = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])), chosen)
             stoch = jnp.argmax(latent.stoch, axis=-1).astype(jnp.int32)
             return action, latent, latent.deter.astype(jnp.float16), stoch
@@ -105,14 +105,14 @@ class DreamerPrograms:
                 state, seed, batch = row
                 return dreamer.learn(state, batch, key=_key(seed, state.updates, "learn"))
 
-            return over_lot(one, (state, seeds, batch))
+            return over_shard(one, (state, seeds, batch))
 
         images = any(part.kind == "image" for part in dreamer.parts)
         return DreamerPrograms(jax.jit(init), jax.jit(act), compiled_update(learn), images)
 
-    def lots(self, seeds: int) -> list[slice]:
+    def shards(self, seeds: int) -> list[slice]:
         """The seeds of each dispatch."""
-        return lots_of(seeds, self.apart)
+        return shards_of(seeds, self.apart)
 
     def choose(
         self,
@@ -123,15 +123,15 @@ class DreamerPrograms:
     ) -> tuple[np.ndarray, Latent, np.ndarray, np.ndarray]:
         """`act` for rows, as many of every seed; `given` are latents, last actions, observations and first flags.
 
-        `networks` are those of each lot. Returns rows: actions, latents, and of these what a replay stores.
+        `networks` are those of each shard. Returns rows: actions, latents, and of these what a replay stores.
         """
         who, per_seed = np.asarray(seeds, np.uint32), len(given[3]) // len(seeds)
-        results, lots = [], self.lots(len(seeds))
-        for of_lot, lot in zip(networks, lots, strict=True):
-            own = slice(lot.start * per_seed, lot.stop * per_seed)
-            rows = given if len(lots) == 1 else jax.tree.map(lambda leaf: leaf[own], given)  # noqa: B023
-            results.append(self.act(of_lot, who[lot], np.int32(now), *rows))
-        action, latent, deter, stoch = join(results)
+        results, shards = [], self.shards(len(seeds))
+        for of_shard, shard in zip(networks, shards, strict=True):
+            own = slice(shard.start * per_seed, shard.stop * per_seed)
+            rows = given if len(shards) == 1 else jax.tree.map(lambda leaf: leaf[own], given)  # noqa: B023
+            results.append(self.act(of_shard, who[shard], np.int32(now), *rows))
+        action, latent, deter, stoch = concat(results)
         _fetch((action, deter, stoch))
         return np.array(action), latent, np.asarray(deter), np.asarray(stoch)
 
@@ -160,13 +160,13 @@ class DreamerLoop:
             for seed in self.seeds
         ]
         self.ratio = UpdateRatio(config.ratio or 0.0, config.batch_size, config.batch_length)
-        self._lots = programs.lots(len(self.seeds))
-        self._who = [jnp.asarray(self.seeds[lot], jnp.uint32) for lot in self._lots]
+        self._shards = programs.shards(len(self.seeds))
+        self._who = [jnp.asarray(self.seeds[shard], jnp.uint32) for shard in self._shards]
 
     def initial(self) -> DreamerLoopState:
         """Untrained, and every environment about to begin."""
         rows = len(self.seeds) * self.per_seed
-        learned = join([self.programs.init(who) for who in self._who])
+        learned = concat([self.programs.init(who) for who in self._who])
         zeros = np.zeros(rows)
         streams = Streams(
             latent=self.dreamer.initial_latents(rows),
@@ -294,7 +294,7 @@ class DreamerLoop:
     def _act(self, learned: Sequence[DreamerState], tick: int, streams: Streams, record: dict[str, Any]) -> Streams:
         """Choose the actions after a record, and store it."""
         given = streams.latent, streams.action, record["obs"], record["first"]
-        networks = [of_lot.networks for of_lot in learned]
+        networks = [of_shard.networks for of_shard in learned]
         chosen, latent, deter, stoch = self.programs.choose(networks, self.seeds, tick, given)
         chosen[record["last"]] = 0.0  # nothing follows from it
         rows = record | {"action": chosen, "deter": deter, "stoch": stoch}
@@ -337,7 +337,7 @@ class _Session:
     def __init__(self, loop: DreamerLoop, learned: DreamerState, clock: Clock):
         self._loop, self._clock = loop, clock
         # Copied, because the caller still holds the last report, and `learn` gives its memory up.
-        self.learned = [jax.tree.map(jnp.copy, cut(learned, lot)) for lot in loop._lots]
+        self.learned = [jax.tree.map(jnp.copy, take(learned, shard)) for shard in loop._shards]
         self._totals: list[Metrics] = []
         self._pending: list[tuple[list[Batch], list[Posteriors]]] = []
         self._updates = 0
@@ -355,14 +355,14 @@ class _Session:
         loop = self._loop
         with self._clock("replay"):
             batches = [replay.sample(loop.dreamer.config.batch_size) for replay in loop.replays]
-            sequences = [as_sequences(batches[lot]) for lot in loop._lots]
+            sequences = [as_sequences(batches[shard]) for shard in loop._shards]
         results = [
             loop.programs.learn(state, who, own)
             for state, who, own in zip(self.learned, loop._who, sequences, strict=True)
         ]
         _fetch([fresh for _, fresh, _ in results])
         self.learned = [state for state, _, _ in results]
-        metrics = [of_lot for _, _, of_lot in results]
+        metrics = [of_shard for _, _, of_shard in results]
         self._totals = _sum(self._totals, metrics) if self._totals else metrics
         self._pending.append((batches, [fresh for _, fresh, _ in results]))
         with self._clock("replay"):
@@ -372,13 +372,15 @@ class _Session:
     def finish(self) -> tuple[DreamerState, Metrics, int]:
         """Everything written back; the states, the summed metrics and the number of updates."""
         self._write(keep=0)
-        totals = join(self._totals) if self._totals else {}
-        return join(self.learned), totals, self._updates
+        totals = concat(self._totals) if self._totals else {}
+        return concat(self.learned), totals, self._updates
 
     def _write(self, keep: int) -> None:
         while len(self._pending) > keep:
             batches, fresh = self._pending.pop(0)
-            rows = [row for lot in fresh for row in zip(np.asarray(lot.deter), np.asarray(lot.stoch), strict=True)]
+            rows = [
+                row for shard in fresh for row in zip(np.asarray(shard.deter), np.asarray(shard.stoch), strict=True)
+            ]
             for replay, batch, (deter, stoch) in zip(self._loop.replays, batches, rows, strict=True):
                 replay.write_latents(batch, deter, stoch)
 

@@ -12,7 +12,7 @@ from sombrl.dreamer.rssm import Latent
 from sombrl.envs.layout import ObsLayout
 from sombrl.errors import SombrlError
 from sombrl.records import Transition
-from sombrl.seeds import cut
+from sombrl.seeds import take
 from sombrl.training.base import EVALUATION_EPISODES, Mode, Policy
 
 NOISE_STRIDE = 30_000  # decisions that an episode may have before its noise is that of the next; Atari's have 27000
@@ -46,7 +46,7 @@ class LatentPolicy(Policy):
         self.mode, self.seeds = mode, list(seeds)
         self._dreamer, self._layout, self._new_stream = dreamer, layout, new_stream
         self._programs = DreamerPrograms.of(dreamer, sample=mode == "explore")
-        self._networks = [cut(networks, lot) for lot in self._programs.lots(len(seeds))]
+        self._networks = [take(networks, shard) for shard in self._programs.shards(len(seeds))]
 
     def begin(self, copies: int = 1, *, stream: int | None = None) -> RecurrentState:
         """Nothing seen yet."""

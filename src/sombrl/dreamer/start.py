@@ -10,7 +10,7 @@ import equinox as eqx
 
 from sombrl.dreamer.dreamer import Networks
 from sombrl.errors import SombrlError
-from sombrl.seeds import cut
+from sombrl.seeds import take
 
 if TYPE_CHECKING:
     from sombrl.dreamer.trainer import DreamerTrainer
@@ -49,7 +49,7 @@ def take_networks(ours: Networks, theirs: Networks, seeds: int, task: bool) -> N
     """Those of the first `seeds` of the source; with the heads of the `task` where it is the same."""
     both = ours.ensemble is not None and theirs.ensemble is not None
     names = WORLD + (TASK if task else ()) + (("ensemble",) if both else ())
-    theirs = cut(theirs, slice(0, seeds))
+    theirs = take(theirs, slice(0, seeds))
     parts = [getattr(theirs, name) for name in names]
     taken: Networks = eqx.tree_at(lambda n: [getattr(n, name) for name in names], ours, parts)
     return taken

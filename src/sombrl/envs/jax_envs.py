@@ -14,7 +14,7 @@ from sombrl.envs.action_cost import ActionCost, norm
 from sombrl.envs.base import ENDLESS, AbstractEnvs, AbstractWorld, EnvSpec, Step
 from sombrl.envs.guards import check_cost, check_count, check_seeds, refuse_end
 from sombrl.envs.rows import Rows
-from sombrl.optional import bring
+from sombrl.optional import require
 from sombrl.records import SombrlError
 
 STREAM = 0x656E76  # "env": keeps these keys apart from whatever else is derived from the same seed
@@ -126,8 +126,8 @@ class JaxEnvs(AbstractEnvs):
         """The world's own drawing, uint8 [320, 480, 3]."""
         self._rows.require_started(row)
         missing = "Drawing needs matplotlib; pip install 'sombrl[video]'."
-        FigureCanvasAgg = bring("matplotlib.backends.backend_agg", "matplotlib", missing).FigureCanvasAgg
-        Figure = bring("matplotlib.figure", "matplotlib", missing).Figure
+        FigureCanvasAgg = require("matplotlib.backends.backend_agg", "matplotlib", missing).FigureCanvasAgg
+        Figure = require("matplotlib.figure", "matplotlib", missing).Figure
         figure = Figure(figsize=(4.8, 3.2), dpi=100)
         canvas = FigureCanvasAgg(figure)
         axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))

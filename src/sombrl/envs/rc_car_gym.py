@@ -15,7 +15,7 @@ from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.rc_car import GOAL, RCCar
 from sombrl.envs.rc_car_dynamics import DT
 from sombrl.envs.rc_car_picture import draw_car, draw_field, draw_path
-from sombrl.optional import bring
+from sombrl.optional import require
 from sombrl.records import SombrlError
 
 ID = "sombrl/RCCar-v0"
@@ -71,8 +71,8 @@ class RCCarEnv(gymnasium.Env):
         if self.render_mode is None:
             return None
         missing = "Drawing needs matplotlib; pip install 'sombrl[video]'."
-        FigureCanvasAgg = bring("matplotlib.backends.backend_agg", "matplotlib", missing).FigureCanvasAgg
-        Figure = bring("matplotlib.figure", "matplotlib", missing).Figure
+        FigureCanvasAgg = require("matplotlib.backends.backend_agg", "matplotlib", missing).FigureCanvasAgg
+        Figure = require("matplotlib.figure", "matplotlib", missing).Figure
         figure = Figure(figsize=(4.8, 3.2), dpi=100)
         canvas = FigureCanvasAgg(figure)
         axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))

@@ -29,7 +29,7 @@ from sombrl.dreamer.replay import SequenceReplay
 from sombrl.dreamer.trainer import DreamerTrainer
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.layout import Part
-from sombrl.optional import bring
+from sombrl.optional import require
 from sombrl.records import RunFault, SombrlError, Transition
 from sombrl.replay import Replay
 from sombrl.storage.files import sync_folder
@@ -253,8 +253,8 @@ def _action_space(envs: AbstractEnvs) -> gymnasium.Space[Any]:
 
 def _minari() -> Any:
     for module, package in (("h5py", "h5py"), ("minari.data_collector", "minari")):
-        bring(module, package, f"Minari datasets need {package}: pip install 'sombrl[minari]'.")
-    return bring("minari", "minari", "Minari datasets need minari: pip install 'sombrl[minari]'.")
+        require(module, package, f"Minari datasets need {package}: pip install 'sombrl[minari]'.")
+    return require("minari", "minari", "Minari datasets need minari: pip install 'sombrl[minari]'.")
 
 
 def _place(dataset: str) -> tuple[Path, Path]:

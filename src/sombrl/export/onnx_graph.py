@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sombrl.export.policy import NORM_EPS, UNIFORM
-from sombrl.optional import bring
+from sombrl.optional import require
 
 OPSET, IR_VERSION = 17, 8
 FLOAT, INT64 = 1, 7  # onnx.TensorProto's
@@ -24,7 +24,7 @@ FLOAT, INT64 = 1, 7  # onnx.TensorProto's
 
 def onnx_bytes(info: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     """policy.onnx, from what policy.json and policy.npz hold; checked by onnx itself."""
-    onnx = bring("onnx", "onnx", "policy.onnx needs the package onnx: pip install 'sombrl[onnx]'.")
+    onnx = require("onnx", "onnx", "policy.onnx needs the package onnx: pip install 'sombrl[onnx]'.")
     graph = _Graph(onnx, arrays)
     (_dreamer if info["kind"] == "dreamer" else _mlp)(graph, info)
     model = onnx.helper.make_model(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sombrl.optional import bring
+from sombrl.optional import require
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage.files import check_new
 from sombrl.storage.run_folder import RunFolder
@@ -70,8 +70,8 @@ def plot_runs(runs: list[Path], out: Path | None) -> Path:
 def drawing(what: str) -> Iterator[None]:
     """Our matplotlib style, and one sentence where matplotlib is missing or broken. No pyplot: no windows, no state."""
     missing = f"{what} needs matplotlib: pip install 'sombrl[report]'."
-    matplotlib = bring("matplotlib", "matplotlib", missing)
-    bring("matplotlib.figure", "matplotlib", missing)
+    matplotlib = require("matplotlib", "matplotlib", missing)
+    require("matplotlib.figure", "matplotlib", missing)
     with matplotlib.rc_context(STYLE):
         yield
 

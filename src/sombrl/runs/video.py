@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sombrl.optional import bring
+from sombrl.optional import require
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage.files import check_new
 
@@ -58,7 +58,7 @@ def write_video(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
 
 def _writer(suffix: str) -> Any:
     module, package = WRITERS[suffix]
-    return bring(module, package, f"a {suffix} video needs {package}: pip install 'sombrl[video]'.")
+    return require(module, package, f"a {suffix} video needs {package}: pip install 'sombrl[video]'.")
 
 
 def _write_gif(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:

@@ -4,7 +4,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from sombrl.optional import bring
+from sombrl.optional import require
 
 TEXTS = ("experiment", "method", "env", "setting", "metric")
 COUNTS = ("seed", "env_frames", "decisions")
@@ -13,7 +13,7 @@ COUNTS = ("seed", "env_frames", "decisions")
 def parquet_bytes(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
     """The file's content: texts as strings, counts as int64, all else as float64."""
     missing = "a .parquet file needs pyarrow: pip install 'sombrl[parquet]', or write a .csv."
-    pyarrow, parquet = (bring(module, "pyarrow", missing) for module in ("pyarrow", "pyarrow.parquet"))
+    pyarrow, parquet = (require(module, "pyarrow", missing) for module in ("pyarrow", "pyarrow.parquet"))
     types = [
         pyarrow.string() if name in TEXTS else pyarrow.int64() if name in COUNTS else pyarrow.float64()
         for name in columns

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from sombrl.optional import bring
+from sombrl.optional import require
 from sombrl.records import SombrlError
 from sombrl.sweep.driver import AbstractBackend, Ended
 from sombrl.sweep.worker import Job, Worker, thread_limits
@@ -23,7 +23,7 @@ class RayBackend(AbstractBackend):
 
     def __init__(self, workers: int | None, *, cpus: int, gpus: float, address: str | None):
         """`address` of the cluster, default RAY_ADDRESS; neither: start one."""
-        ray = bring("ray", "ray", "Ray is not installed: pip install 'sombrl[ray]', or use --backend local.")
+        ray = require("ray", "ray", "Ray is not installed: pip install 'sombrl[ray]', or use --backend local.")
         self._ray, self.slots = ray, workers
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         _require_reachable(address)

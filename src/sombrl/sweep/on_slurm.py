@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sombrl.optional import bring
+from sombrl.optional import require
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage.files import write_whole
 from sombrl.sweep.driver import AbstractBackend, Ended
@@ -40,7 +40,7 @@ class SlurmBackend(AbstractBackend):
     ):
         """`root` is the folder of the cells; `minutes` and `memory` (GB) are what a job asks for."""
         missing = "submitit is not installed: pip install 'sombrl[slurm]', or use --backend local."
-        submitit = bring("submitit", "submitit", missing)
+        submitit = require("submitit", "submitit", missing)
         if gpus != int(gpus):
             raise SombrlError(f"SLURM gives out whole GPUs: --gpus-per-cell cannot be {gpus:g}.")
         self._submitit, self._local, self._threads = submitit, local, max(1, cpus)

@@ -16,7 +16,7 @@ from typing import Any
 
 from sombrl.algorithms.settings import find_field
 from sombrl.config.fields import Field
-from sombrl.optional import bring
+from sombrl.optional import require
 from sombrl.records import SombrlError
 from sombrl.runs.cell import TrainCell
 from sombrl.runs.cell_folder import CellFolder
@@ -72,7 +72,7 @@ def tune(
     """Search until there are `trials` trials, write their table and return its path."""
     if trials < 1:
         raise SombrlError(f"--trials must be at least 1, not {trials}.")
-    optuna = bring("optuna", "optuna", "Optuna is not installed: pip install 'sombrl[tune]'.")
+    optuna = require("optuna", "optuna", "Optuna is not installed: pip install 'sombrl[tune]'.")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     make, dimensions = space(spec)
     asked = {"search": spec.search, "objective": spec.objective, "grid": spec.grid}

@@ -16,7 +16,7 @@ import numpy as np
 from sombrl.envs.joined import JoinedEnvs
 from sombrl.errors import SombrlError
 from sombrl.exploration.shared import share
-from sombrl.seeds import cut
+from sombrl.seeds import take
 from sombrl.training.base import OnDecision, Proposal, Report, Trainer, ignore
 from sombrl.training.compiled import LoopState
 from sombrl.training.episodic import Chunk, ChunkReport
@@ -120,7 +120,7 @@ def _concatenate(*leaves: Any) -> Any:
 def _part(report: ChunkReport, rows: slice) -> ChunkReport:
     """The rows of one trainer."""
     chunk = report.chunk
-    chunk = Chunk(cut(chunk.transitions, rows), chunk.valid[rows], chunk.returns[rows], chunk.last_obs[rows])
+    chunk = Chunk(take(chunk.transitions, rows), chunk.valid[rows], chunk.returns[rows], chunk.last_obs[rows])
     return ChunkReport(
         iteration=report.iteration,
         returns=report.returns[rows],
@@ -130,7 +130,7 @@ def _part(report: ChunkReport, rows: slice) -> ChunkReport:
         metrics={name: values[rows] for name, values in report.metrics.items()},
         seconds=report.seconds,
         reward_size=reward_size(chunk),
-        state=cut(report.state, rows),
-        mdp=cut(report.mdp, rows),
+        state=take(report.state, rows),
+        mdp=take(report.mdp, rows),
         chunk=chunk,
     )

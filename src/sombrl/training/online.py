@@ -26,7 +26,7 @@ from sombrl.envs.guards import refuse_end
 from sombrl.exploration.base import Exploration, ImaginedMDP
 from sombrl.records import Transition
 from sombrl.replay import Replay
-from sombrl.seeds import cut, join, keyed_by, lots_of, over_lot
+from sombrl.seeds import concat, keyed_by, over_shard, shards_of, take
 from sombrl.settings import Setting
 from sombrl.training.base import Committed, OnDecision, Proposal, ignore
 from sombrl.training.clock import Clock
@@ -101,7 +101,7 @@ class Programs:
                 return mdp.env_action(action)
 
             obs = packet[:, -spec.obs_dim :]
-            actions: Array = over_lot(one, (learned.learner, learned.controller, explorations, seeds, obs))
+            actions: Array = over_shard(one, (learned.learner, learned.controller, explorations, seeds, obs))
             return actions
 
         def learn(learned: Learned, explorations: Exploration, seeds: Array, packet: Array) -> tuple[Learned, Metrics]:
@@ -119,14 +119,14 @@ class Programs:
 
             index = jnp.arange(packet.shape[0], dtype=jnp.int32)
             rows = learned.learner, learned.controller, explorations, seeds, replay.added, index
-            learner_state, controller_state, metrics = over_lot(one, rows)
+            learner_state, controller_state, metrics = over_shard(one, rows)
             return Learned(learner_state, controller_state, replay, learned.now + 1), metrics
 
         def renew_learner(learned: Learned, seeds: Array) -> Learned:
             def one(row: Any) -> Any:
                 return learner.renew(row[0], key=_key(row[1], learned.now, "renew_learner"))
 
-            return dataclasses.replace(learned, learner=over_lot(one, (learned.learner, seeds)))
+            return dataclasses.replace(learned, learner=over_shard(one, (learned.learner, seeds)))
 
         def renew_controller(learned: Learned, explorations: Exploration, seeds: Array) -> Learned:
             def one(row: Any) -> Any:
@@ -135,17 +135,17 @@ class Programs:
                 return controller.renew(controller_state, mdp, key=_key(seed, learned.now, "renew_controller"))
 
             rows = learned.learner, learned.controller, explorations, seeds
-            return dataclasses.replace(learned, controller=over_lot(one, rows))
+            return dataclasses.replace(learned, controller=over_shard(one, rows))
 
         def imagine_all(learner_states: Any, now: Int[Array, ""], explorations: Exploration, seeds: Array) -> Any:
             def one(row: Any) -> Any:
                 learner_state, exploration, seed = row
                 return imagine(learner_state, exploration, now, _key(seed, now, "imagine"))
 
-            return over_lot(one, (learner_states, explorations, seeds))
+            return over_shard(one, (learner_states, explorations, seeds))
 
         def diagnose_all(learner_state: Any, mdp: ImaginedMDP, chunk: Transition, valid: Array) -> Any:
-            return over_lot(
+            return over_shard(
                 lambda row: diagnose(learner.dynamics(row[0]), *row[1:]), (learner_state, mdp, chunk, valid)
             )
 
@@ -178,26 +178,28 @@ def window(
     clock, everyone = Clock("collect"), np.ones(len(seeds), bool)
     if n == 0:
         state = eqx.tree_at(lambda s: s.obs, state, envs.reset(0))
-    lots = lots_of(len(seeds))
-    who = [(cut(explorations, lot), cut(jnp.asarray(list(seeds), jnp.uint32), lot)) for lot in lots]
+    shards = shards_of(len(seeds))
+    who = [(take(explorations, shard), take(jnp.asarray(list(seeds), jnp.uint32), shard)) for shard in shards]
 
     def learn(decision: int, learned: list[Learned], packets: list[Array]) -> tuple[list[Learned], list[Metrics]]:
         if decision == 0:  # before the first transition there is nothing to learn from
-            return [dataclasses.replace(lot, now=lot.now + 1) for lot in learned], [{} for _ in learned]
-        results = [programs.learn(lot, *own, packet) for lot, own, packet in zip(learned, who, packets, strict=True)]
-        learned = [lot for lot, _ in results]
+            return [dataclasses.replace(shard, now=shard.now + 1) for shard in learned], [{} for _ in learned]
+        results = [
+            programs.learn(shard, *own, packet) for shard, own, packet in zip(learned, who, packets, strict=True)
+        ]
+        learned = [shard for shard, _ in results]
         if renewal_due(learner.renew_every, decision):
-            learned = [programs.renew_learner(lot, seeds) for lot, (_, seeds) in zip(learned, who, strict=True)]
+            learned = [programs.renew_learner(shard, seeds) for shard, (_, seeds) in zip(learned, who, strict=True)]
         if renewal_due(controller.renew_every, decision):
-            learned = [programs.renew_controller(lot, *own) for lot, own in zip(learned, who, strict=True)]
+            learned = [programs.renew_controller(shard, *own) for shard, own in zip(learned, who, strict=True)]
         return learned, [metrics for _, metrics in results]
 
     columns = Columns(len(seeds), length, envs)
     # Copied, because the committed state stays valid, and `learn` gives its memory up.
     before = jax.tree.map(jnp.copy, (state.learner, state.controller, state.replay))
     learned = []
-    for lot in lots:
-        learner_state, controller_state, replay = cut(before, lot)
+    for shard in shards:
+        learner_state, controller_state, replay = take(before, shard)
         learned.append(Learned(learner_state, controller_state, replay, jnp.asarray(n * length, jnp.int32)))
     del before
     obs, episode = state.obs, state.episode.copy()
@@ -205,8 +207,8 @@ def window(
     metrics: list[Metrics] = []
     for t in range(length):
         packet = columns.packet(t, obs)
-        packets = [jnp.asarray(packet[lot]) for lot in lots]
-        chosen = [programs.act(lot, *own, given) for lot, own, given in zip(learned, who, packets, strict=True)]
+        packets = [jnp.asarray(packet[shard]) for shard in shards]
+        chosen = [programs.act(shard, *own, given) for shard, own, given in zip(learned, who, packets, strict=True)]
         learning = background(functools.partial(learn, n * length + t, learned, packets))
         try:
             actions = np.concatenate([np.asarray(action) for action in chosen])  # waits for `act`, not for `learn`
@@ -227,18 +229,18 @@ def window(
             learned, metrics = learning()
     packet, chunk = columns.packet(length, obs), columns.chunk(obs)
     replays, mdps, numbers = [], [], []
-    for lot, own, ours, latest in zip(lots, who, learned, metrics, strict=True):
+    for shard, own, ours, latest in zip(shards, who, learned, metrics, strict=True):
         mdp = programs.imagine(ours.learner, ours.now, *own)
         if "policy/bonus_weight" in latest:  # λ as the policy has tuned it
             mdp = eqx.tree_at(lambda mdp: mdp.bonus_weight, mdp, latest["policy/bonus_weight"])
-        visited = programs.diagnose(ours.learner, mdp, cut(chunk.transitions, lot), jnp.asarray(chunk.valid[lot]))
-        replays.append(programs.store(ours.replay, jnp.asarray(packet[lot])))
+        visited = programs.diagnose(ours.learner, mdp, take(chunk.transitions, shard), jnp.asarray(chunk.valid[shard]))
+        replays.append(programs.store(ours.replay, jnp.asarray(packet[shard])))
         mdps.append(mdp)
         numbers.append(jax.tree.map(np.asarray, visited | latest))
-    learner_state, controller_state = join([(ours.learner, ours.controller) for ours in learned])
+    learner_state, controller_state = concat([(ours.learner, ours.controller) for ours in learned])
     where = (obs.copy(), total, episode, episode_return)
-    after = LoopState(learner_state, controller_state, join(replays), *where)
-    rows = {name: np.concatenate([lot[name] for lot in numbers]) for name in numbers[0]}
+    after = LoopState(learner_state, controller_state, concat(replays), *where)
+    rows = {name: np.concatenate([shard[name] for shard in numbers]) for name in numbers[0]}
     refuse_nan(rows, seeds, n)
     return ChunkReport(
         iteration=n,
@@ -250,7 +252,7 @@ def window(
         seconds=clock.seconds("improve"),
         reward_size=reward_size(chunk),
         state=after,
-        mdp=join(mdps),
+        mdp=concat(mdps),
         chunk=chunk,
     )
 

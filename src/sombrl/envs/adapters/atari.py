@@ -17,7 +17,7 @@ from sombrl.envs.interface import AbstractEnvs, EnvSpec, Step
 from sombrl.envs.layout import ObsLayout, Part
 from sombrl.envs.rows import Rows
 from sombrl.errors import SombrlError
-from sombrl.optional import bring
+from sombrl.optional import require
 
 PREFIX = "atari:"
 FRAME_SKIP = 4  # frames of a decision
@@ -220,7 +220,7 @@ class AtariEnvs(AbstractEnvs):
 def find_game(name: str) -> tuple[str, str]:
     """ale-py's name of the game and ours, of "atari:MsPacman" as of "atari:ms_pacman"; or the nearest, refused."""
     for module, package in (("ale_py", "ale-py"), ("PIL.Image", "Pillow")):
-        bring(module, package, f"\"{name}\" needs {package}, which is not installed; pip install 'sombrl[atari]'.")
+        require(module, package, f"\"{name}\" needs {package}, which is not installed; pip install 'sombrl[atari]'.")
     from ale_py import ALEInterface, roms
 
     # The others need two players, and loading one would end the process.
