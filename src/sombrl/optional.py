@@ -8,10 +8,12 @@ from sombrl.errors import SombrlError
 
 def require(module: str, package: str, missing: str) -> Any:
     """Import `module` of `package`. One that is not installed is refused with the sentence `missing`."""
+    root = module.partition(".")[0]
     try:
+        importlib.import_module(root)
         return importlib.import_module(module)
     except Exception as error:  # a broken package raises anything: ImportError of a library, OSError, its own
-        if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
+        if isinstance(error, ModuleNotFoundError) and error.name == root:
             raise SombrlError(missing) from None
         raise broken(package, error) from error
 

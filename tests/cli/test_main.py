@@ -97,7 +97,7 @@ def test_export_writes_every_number_once(run, capsys, tmp_path):
     out = tmp_path / "results" / "p.csv"
     code, _, _ = call(["export", str(run), "--out", str(out), "--experiment", "trial"], capsys)
     assert code == 0
-    table = list(csv.DictReader(out.open()))
+    table = list(csv.DictReader(out.read_text().splitlines()))
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     returns = [float(row["value"]) for row in table if row["metric"] == "rollout/ep_rew_mean"]
     assert returns == [row["rollout/ep_rew_mean"] for row in rows]

@@ -177,6 +177,6 @@ def test_render(world, monkeypatch):
     envs.reset(0)
     picture = envs.render(1)
     assert picture.shape == (320, 480, 3) and picture.dtype == np.uint8 and picture.std() > 0
-    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SombrlError, match=r"pip install 'sombrl\[video\]'"):
         envs.render(0)

@@ -6,11 +6,13 @@ import pytest
 from examples.own_trainer import EvolutionTrainer
 
 import sombrl
+from sombrl.algorithms import ALGORITHMS
 from sombrl.errors import SombrlError
 from sombrl.training.base import EVALUATION_EPISODES, Committed, Report
 from sombrl.training.play import play
 from tests.small import small
 
+EVOLUTION = ALGORITHMS.pop("evolution")  # other tests see the algorithms of sombrl alone
 NETS = {"hidden": (8, 8)}
 TRAINERS = {
     "episodic": lambda: small("Pendulum-v1", seeds=2),
@@ -27,6 +29,11 @@ TRAINERS = {
     "own": lambda: sombrl.make("evolution", "Pendulum-v1", seeds=2, episode_length=7),
 }
 """One row per trainer; the last one is the example's."""
+
+
+@pytest.fixture(autouse=True)
+def evolution(monkeypatch):
+    monkeypatch.setitem(ALGORITHMS, "evolution", EVOLUTION)
 
 
 @pytest.fixture(params=TRAINERS)
