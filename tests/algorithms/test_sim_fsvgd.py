@@ -42,6 +42,7 @@ def test_lambda_falls_on_the_published_line(trained):
     np.testing.assert_allclose([row["explore/bonus_weight"] for row in rows], [0.5, 0.45, 0.4], rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_resumes_to_the_bit(trained, tmp_path):
     agent = car(seeds=1)
     for _ in agent.iterations(2):
@@ -53,6 +54,7 @@ def test_resumes_to_the_bit(trained, tmp_path):
     assert rows == trained[1][2:]
 
 
+@pytest.mark.thorough
 def test_policy_is_kept_for_evaluation(trained):
     """`predict` is the mode of the learned actor, and evaluating trains nothing."""
     agent, _ = trained

@@ -74,6 +74,7 @@ def still(state):
     return jax.tree.map(jnp.zeros_like, state.actor)
 
 
+@pytest.mark.thorough
 def test_judged_by_the_reward_and_the_bonus():
     """u = 0: r = -¼ and σ = spread, so J = 3 (-¼ + λ spread) over three decisions."""
     controller, mdp = search(), uncertain(weight=2.0, spread=0.3, action_dim=1)
@@ -128,6 +129,7 @@ def test_where_rollouts_begin(share, places):
     assert set(np.ravel(controller._begin(EMPTY, 32, key=jr.key(0))).tolist()) == {1.0}  # no data: only starts
 
 
+@pytest.mark.thorough
 def test_without_a_bonus_it_is_greedy_exactly():
     plain = numbers(*found(search(), world(action_dim=1)))
     weightless = numbers(*found(search(), world(EpistemicMean(), weight=0.0, action_dim=1)))
@@ -168,6 +170,7 @@ def test_the_best_try_is_driven(fresh):
         alone = [sac for _, sac, _ in tries]
 
 
+@pytest.mark.thorough
 def test_what_diverges_is_forgotten():
     """Beyond x' = 0.4 the reward is not a number there: those rows are not learned from."""
 

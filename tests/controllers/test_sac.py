@@ -89,10 +89,10 @@ def normal(key, role, *shape):
 @pytest.mark.parametrize(
     ("imagined", "enters", "scale", "discount"),
     [
-        ("none", "target", "z-score", 1.0),
+        pytest.param("none", "target", "z-score", 1.0, marks=pytest.mark.thorough),
         ("one-step", "target", "scale", 0.7),
         ("none", "reward", "z-score", 1.0),
-        ("one-step", "reward", "none", 1.0),
+        pytest.param("one-step", "reward", "none", 1.0, marks=pytest.mark.thorough),
     ],
 )
 def test_one_update_equals_numpy(imagined, enters, scale, discount):
@@ -238,6 +238,7 @@ def test_no_weight_is_no_bonus_exactly(changes, bonus):
     assert_finite(without)
 
 
+@pytest.mark.thorough
 def test_a_weight_makes_a_difference_and_where_it_enters_too():
     """In the actor from the first step on, in the critics either way."""
     updated = {}
@@ -324,6 +325,7 @@ def test_little_data(config):
     assert new.updates == 5
 
 
+@pytest.mark.thorough
 def test_seeds_side_by_side():
     """Vmapped, as on an accelerator; one of them has no data yet and must not move."""
     sac, mdp = SAC(3, ONE), uncertain()

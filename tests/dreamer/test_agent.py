@@ -200,6 +200,7 @@ def test_evaluation_on_a_ready_environment_leaves_training_where_it_was():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("give", [lambda env: env, lambda env: lambda: env], ids=["ready", "always the same"])
 def test_an_episode_that_cannot_be_put_back_is_abandoned(give, capsys):
     """Never does it go on somewhere else."""

@@ -153,6 +153,7 @@ def test_lambda_is_tuned(optimistic):
     assert float(metrics["explore/bonus_share"]) > 0
 
 
+@pytest.mark.thorough
 def test_imagination_teaches_the_world_model_nothing():
     agent = dreamer()
     networks = agent.init(key=jr.key(0)).networks

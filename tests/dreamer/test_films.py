@@ -11,6 +11,8 @@ from sombrl.report.loading import find
 from sombrl.runs.train import Run, run_training
 from sombrl.storage.run_folder import RunFolder
 
+pytestmark = pytest.mark.thorough
+
 LENGTH = 6
 
 

@@ -162,6 +162,7 @@ def test_a_sequence_is_a_loop(model, observe, observe_sequence, key):
     np.testing.assert_array_equal(sequence[0].features[2, : TINY.deter], sequence[0].deter[2])
 
 
+@pytest.mark.thorough
 def test_a_batch_is_its_sequences_and_so_is_its_gradient(model, observe, key):
     """Step by step, one sequence after the other, differentiated by JAX alone."""
     *data_keys, latent_key, sample_key, weight_key = jr.split(key, 6)

@@ -15,6 +15,8 @@ from sombrl.storage.run_folder import RunFolder
 
 from .test_agent import SETTINGS, without_time
 
+pytestmark = pytest.mark.thorough
+
 
 def agent(**settings):
     return sombrl.make("dreamer", "Pendulum-v1", **(SETTINGS | {"decisions": 48, "eval_episodes": 2} | settings))

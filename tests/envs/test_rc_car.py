@@ -253,6 +253,7 @@ def test_refusals(options, told):
         RCCar(**options)
 
 
+@pytest.mark.thorough
 def test_64_bits_change_nothing():
     def play():
         envs = make_envs("rc-car", [3])

@@ -149,6 +149,7 @@ def test_the_car_goes_where_its_velocity_points():
         assert (abs(course - 0.7) < 1e-3) == agrees
 
 
+@pytest.mark.thorough
 def test_without_throttle_energy_is_lost():
     """Rolling straight, forwards and backwards; and sliding on tyres, whatever the wheels do."""
     straight = f32([[0, 0, 0.5, v * math.cos(0.5), v * math.sin(0.5), 0] for v in (3.0, 0.5, -0.5, -3.0)])

@@ -54,6 +54,7 @@ def test_lambda_is_the_theorems(dynamics, setting, theory, scale):
     np.testing.assert_allclose(value, scale * widest_beta(theory.delta, theory.norm_bound), rtol=1e-3)
 
 
+@pytest.mark.thorough
 def test_it_grows_with_the_data_of_a_run():
     agent = small(explore="optimistic", schedule="theoretical", theory={"factor": 1e-3})
     weights = []

@@ -21,6 +21,7 @@ def keeps_its_actions(pilot, **settings):
         obs = car.step(action[None], np.ones(1, bool)).obs[0]
 
 
+@pytest.mark.thorough
 def test_sim_fsvgd_acts_as_the_agent_does(tmp_path):
     agent = with_data("sim-fsvgd", "rc-car")
     pilot = policy.load(export_policy(agent, tmp_path / "pilot"))
@@ -29,6 +30,7 @@ def test_sim_fsvgd_acts_as_the_agent_does(tmp_path):
     keeps_its_actions(pilot)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", [{"env_kwargs": {"stack": "legacy"}}, {"action_repeat": 2}], ids=str)
 def test_actions_shown_late_and_actions_repeated(settings, tmp_path):
     agent = with_data("sac", "rc-car", sac=NETS, **settings)

@@ -41,6 +41,7 @@ def vectors(tmp_path_factory):
     return agent, export_policy(agent, tmp_path_factory.mktemp("dreamer") / "pilot")
 
 
+@pytest.mark.thorough
 def test_it_follows_a_sequence_as_the_agent_does(vectors):
     agent, folder = vectors
     pilot = policy.load(folder)

@@ -76,6 +76,7 @@ def test_an_episode_without_its_start_is_left_out():
     np.testing.assert_array_equal(episodes[1].reward, given.reward[9:])
 
 
+@pytest.mark.thorough
 def test_episodes_are_those_that_were_played():
     """Growing episodes of the discounted setting end before the environment does."""
     agent = small(seeds=2, setting="discounted", discount=0.5, horizon_floor=2, episode_length=6)
@@ -153,6 +154,7 @@ def test_a_model_learns_from_imported_episodes_as_from_its_own(minari):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_seeded_rows_count_as_the_agents_own():
     agent = small(seeds=2)
     given = rows(agent)

@@ -34,6 +34,7 @@ def test_sac_acts_as_the_agent_does(sac, tmp_path):
         pilot.act(np.zeros(3))
 
 
+@pytest.mark.thorough
 def test_every_seed_has_its_own(sac, tmp_path):
     only = with_data("sac", "sombrl-tests/Tiny-v0", seed=1, sac=NETS)
     second = policy.load(export_policy(sac, tmp_path / "second", seed=1))
@@ -43,6 +44,7 @@ def test_every_seed_has_its_own(sac, tmp_path):
     assert not (tmp_path / "seventh").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
     [

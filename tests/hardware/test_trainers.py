@@ -70,6 +70,7 @@ def weights(actor):
     return [*actor.weights, *actor.biases]
 
 
+@pytest.mark.thorough
 def test_every_policy_is_that_of_the_loop(reports, tmp_path, monkeypatch):
     episodes = [episode_of(report) for report in reports]
     policies = []

@@ -105,6 +105,7 @@ checkpoint._publish = signalled_publish
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sent", "during_the_save"), [(signal.SIGINT, ""), (signal.SIGTERM, ""), (signal.SIGINT, PRESSED_AGAIN)]
 )

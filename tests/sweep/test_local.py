@@ -69,6 +69,7 @@ def untimed(run: Path) -> list[dict]:
     return [{name: value for name, value in line.items() if not name.startswith("time/")} for line in lines]
 
 
+@pytest.mark.thorough
 def test_a_worker_and_later_the_driver_are_killed(reference, tmp_path):
     sweep = tmp_path / "sweep"
     command = ["sweep", write(tmp_path), "--out", sweep, "--workers", "1"]
