@@ -125,6 +125,7 @@ def test_an_existing_run_is_refused(run, capsys):
     assert sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*")) == before
 
 
+@pytest.mark.thorough
 def test_resume_of_a_complete_run_says_so_and_more_episodes_are_honoured(run, capsys):
     code, _, err = call(["resume", str(run)], capsys)
     assert code == 2 and "complete" in err

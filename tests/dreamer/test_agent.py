@@ -12,6 +12,8 @@ from sombrl.dreamer.loop import DreamerPrograms
 from sombrl.errors import RunFault, SombrlError
 from sombrl.training.base import EVALUATION_EPISODES
 
+pytestmark = pytest.mark.thorough
+
 SETTINGS = {
     "size": "tiny",
     "envs": 2,

@@ -74,6 +74,7 @@ def leaves(tree) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array))]
 
 
+@pytest.mark.thorough
 def test_everything_is_learned_and_nothing_is_infinite(optimistic):
     agent, state, fresh, metrics = optimistic
     for before, after in zip(leaves(agent.init(key=jr.key(1)).networks), leaves(state.networks), strict=True):

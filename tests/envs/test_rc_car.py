@@ -155,6 +155,7 @@ def test_pending_actions_do_not_leak_into_the_next_episode():
     assert not first[0, 7:].any()
 
 
+@pytest.mark.thorough
 def test_the_legacy_stack_is_a_frame_late():
     worlds = [RCCar(observation_noise=0, start_spread=0, stack=stack) for stack in ("corrected", "legacy")]
     rng = np.random.default_rng(0)
@@ -177,6 +178,7 @@ def test_the_legacy_stack_is_a_frame_late():
         worlds[1].task(2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [{}, {"delay": 0, "margin_factor": 5, "control_cost": 0.2}], ids=str)
 def test_the_task_is_what_a_step_pays(options):
     """To the bit, noise included."""
@@ -271,6 +273,7 @@ def test_gymnasium_has_nothing_to_complain_about():
         check_env(gymnasium.make(f"sombrl.envs.rc_car_gym:{ID}", render_mode="rgb_array").unwrapped)
 
 
+@pytest.mark.thorough
 def test_the_gymnasium_car_is_the_world_to_the_bit():
     env, envs = gymnasium.make(ID, margin_factor=5), make_envs("rc-car", [7], env_kwargs={"margin_factor": 5})
     rng = np.random.default_rng(0)

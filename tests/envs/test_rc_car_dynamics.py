@@ -95,6 +95,7 @@ def test_any_car_anywhere_against_numpy(integrator):
         same_state(rows[-1], expected, 2e-3 if integrator == "rk4" else 1e-2)  # float32 beside a cliff in vx
 
 
+@pytest.mark.thorough
 def test_the_integrator_is_of_fourth_order_and_the_legacy_one_of_first(x64):
     actions = jnp.tile(jnp.array([0.7, 0.6], jnp.float64), (6, 1))
     start = jnp.array([0.0, 0.0, 0.3, 2.0, 0.6, 0.5], jnp.float64)  # fast enough for tyres alone, all the way
@@ -140,6 +141,7 @@ def test_the_floor_is_the_same_everywhere():
         same_state(elsewhere(here), there, 2e-4)
 
 
+@pytest.mark.thorough
 def test_the_car_goes_where_its_velocity_points():
     """Also with an angle offset; the published positions ignore it."""
     car, start = DEFAULTS["high", 1], np.array([0.0, 0.0, 0.7, 2.0 * math.cos(0.7), 2.0 * math.sin(0.7), 0.0])

@@ -15,6 +15,8 @@ from tests.export.comparing import CLOSE, largest, observations
 from tests.export.numpy_alone import alone, same_with_numpy_alone
 from tests.small import small
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def sac():

@@ -18,6 +18,8 @@ from sombrl.records import SombrlError
 from sombrl.training.episodic import run
 from tests.hardware.parts import simulated
 
+pytestmark = pytest.mark.thorough
+
 LENGTH, ITERATIONS, SEED = 6, 3, 5
 SETTINGS = {
     "capacity": 64,
