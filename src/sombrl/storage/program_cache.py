@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import warnings
 from pathlib import Path
 
 import jax
@@ -13,6 +14,8 @@ CPU_FACTS = ("model name", "flags", "Features", "CPU part")
 
 def keep_programs() -> None:
     """Use a folder of the user's, unless JAX was told of one (JAX_COMPILATION_CACHE_DIR)."""
+    # JAX does not write entries atomically: a process that reads one too early warns, and compiles the program itself.
+    warnings.filterwarnings("ignore", message="Error reading persistent compilation cache entry", category=UserWarning)
     told = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if told is None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
