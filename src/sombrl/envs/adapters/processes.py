@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from sombrl.envs.adapters.worker_link import StepBytes
 from sombrl.envs.adapters.worker_process import PATIENCE, WorkerProcess
 from sombrl.envs.guards import check_count, check_seeds
 from sombrl.envs.interface import AbstractEnvs, Step
@@ -66,6 +67,7 @@ class ProcessEnvs(AbstractEnvs):
             _pickle_order(functools.partial(make, source, self.seeds[first:last], **options), self.spec.name)
             for first, last in self._spans
         ]
+        self._codes = [StepBytes(self.spec, last - first) for first, last in self._spans]
         self._environ, self._restart = dict(environ or {}), restart
         self._rows = Rows(self.spec, self.seeds)
         self._lost = np.zeros(len(self.seeds), bool)  # episodes that ended with their worker, not yet reported
@@ -120,11 +122,11 @@ class ProcessEnvs(AbstractEnvs):
         asked = [i for i, span in enumerate(self._spans) if sent[slice(*span)].any()]
         for i in asked:
             span = slice(*self._spans[i])
-            self._workers[i].ask("step", actions[span], sent[span])
+            self._workers[i].ask_step(self._codes[i].pack_call(actions[span], sent[span]))
         return functools.partial(self._finish_step, active, asked)
 
     def _finish_step(self, active: np.ndarray, asked: list[int]) -> Step:
-        steps: dict[int, Step] = self._settle()
+        steps = {i: self._codes[i].unpack_result(content) for i, content in self._settle().items()}
         for i in asked:
             self._workers[i].steps += self._workers[i].ended is None
         self._replace_dead()

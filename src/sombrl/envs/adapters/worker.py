@@ -1,5 +1,6 @@
 """The child's side of `processes.py`: make the environments of some rows, then answer until the parent hangs up."""
 
+import functools
 import pickle
 import signal
 import socket
@@ -7,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from sombrl.envs.adapters.worker_link import HungUp, Link
+from sombrl.envs.adapters.worker_link import HungUp, Link, StepBytes
 from sombrl.envs.interface import AbstractEnvs
 from sombrl.errors import RunFault, SimulatorFault, SombrlError
 from sombrl.optional import first_line
@@ -27,14 +28,26 @@ def serve(link_fd: int) -> None:
     try:
         who, order = link.receive()
         link.send(_try(make, who))
-        while envs is not None:
-            method, arguments = link.receive()
-            link.send(_try(lambda: getattr(envs, method)(*arguments), who))  # noqa: B023
+        if envs is not None:
+            _answer_calls(link, envs, who)
     except HungUp:
         pass
     finally:
         if envs is not None:
             envs.close()
+
+
+def _answer_calls(link: Link, envs: AbstractEnvs, who: str) -> None:
+    """Answer a decision, which comes as bytes, by bytes, and any other call by its result or what it raised."""
+    code = StepBytes(envs.spec, len(envs.seeds))
+    while True:
+        call = link.receive()
+        if isinstance(call, bytes):
+            step, error = _try(functools.partial(envs.step, *code.unpack_call(call)), who)
+            link.send((None, error) if error else code.pack_result(step))
+        else:
+            method, arguments = call
+            link.send(_try(functools.partial(getattr(envs, method), *arguments), who))
 
 
 def _try(call: Callable[[], Any], who: str) -> tuple[Any, Exception | None]:

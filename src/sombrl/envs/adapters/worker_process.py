@@ -44,6 +44,10 @@ class WorkerProcess:
         """Call a method of its environments; a process that is gone is noted in `ended`."""
         self._send((method, arguments))
 
+    def ask_step(self, call: bytes) -> None:
+        """Ask for a decision (`StepBytes`)."""
+        self._send(call)
+
     def _send(self, message: Any) -> None:
         try:
             self.link.send(message)
@@ -54,10 +58,13 @@ class WorkerProcess:
     def answer(self) -> Any:
         """Wait for the result of a call; raises what it raised there, or `ended` if the process is gone."""
         try:
-            result, error = self.link.receive()
+            message = self.link.receive()
         except HungUp:
             raise self._note_end() from None
         self.owes -= 1
+        if isinstance(message, bytes):
+            return message
+        result, error = message
         if error is not None:
             raise error
         return result
