@@ -87,6 +87,7 @@ def test_runs_are_ordinary_runs(finished):
         assert len(told.sigma) == 2 and all(sigma.shape == (41, 41) for sigma in told.sigma)
 
 
+@pytest.mark.thorough
 def test_strategies_side_by_side_tell_the_same(finished, tmp_path, capsys):
     _, _, stories = finished
     configs = [load(finished[0] / told.strategy).config for told in stories]

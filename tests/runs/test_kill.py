@@ -32,7 +32,7 @@ def resume(folder, environment):
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("episode", [0, 2])
+@pytest.mark.parametrize("episode", [0, pytest.param(2, marks=pytest.mark.thorough)])
 def test_killed_between_episodes(episode, reference, environment, tmp_path):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "sombrl", "train", "gp-icem", *FLAGS, "--out", str(folder)]

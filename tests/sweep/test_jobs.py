@@ -47,6 +47,7 @@ def test_the_metrics_are_those_of_one_process(runs):
     assert [RunFolder.open(part.path).config["run"]["seeds"] for part in parts] == [2, 2]
 
 
+@pytest.mark.thorough
 def test_an_agent_of_all_seeds_is_loaded(runs):
     one, two = map(sombrl.load, runs)
     assert isinstance(two, Agent) and two.seeds == [0, 1, 2, 3] and two.iteration == 3
@@ -76,6 +77,7 @@ def test_commands_take_it_as_any_run(runs, tmp_path, capsys):
     assert "could not" not in (tmp_path / "1.html").read_text()
 
 
+@pytest.mark.thorough
 def test_resume_goes_on_with_every_part(runs, tmp_path, capsys):
     one, two = (shutil.copytree(run, tmp_path / run.name) for run in runs)
     code, _, err = call(["resume", str(two)], capsys)
@@ -146,6 +148,7 @@ def test_ctrl_c_and_sigterm_stop_all_parts(long_reference, tmp_path):
     assert reproducible_rows(run) == long_reference
 
 
+@pytest.mark.thorough
 def test_a_fault_of_one_part_stops_the_others_and_is_told_once(tmp_path):
     """A file in the place of the second part's checkpoints."""
     run = tmp_path / "run"
