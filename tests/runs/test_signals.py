@@ -99,6 +99,23 @@ def test_no_signal_is_lost_in_the_garbage_collector():
     assert reached == ["start", "end"]
 
 
+def test_no_signal_is_lost_in_a_finaliser():
+    """What is raised there goes nowhere either."""
+    reached = []
+
+    class Slow:
+        def __del__(self):
+            send()
+            send()
+            wait_for(lambda: told._twice)
+            reached.append("end")
+
+    with pytest.raises(KeyboardInterrupt), Signals(False) as told:
+        Slow()
+        wait_for(lambda: False)
+    assert reached == ["end"]
+
+
 def test_a_signal_that_a_launcher_passes_on_is_no_second_one(monkeypatch, said):
     monkeypatch.setattr(signals, "ONE_PRESS", 60.0)
     with pytest.raises(KeyboardInterrupt), Signals(False) as told:

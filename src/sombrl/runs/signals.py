@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -99,7 +100,7 @@ class Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
-        if self._twice and not self._held and not _collecting_garbage(frame):  # what is raised there is swallowed
+        if self._twice and not self._held and not _swallows(frame):  # the listener tries again
             self._stop()
 
     def _listen(self) -> None:
@@ -141,12 +142,16 @@ class Signals:
         return f"stopping after this report{about}; press Ctrl-C again to stop at once"
 
 
-def _collecting_garbage(frame: FrameType | None) -> bool:
-    """Whether Python is in a callback of its garbage collector; JAX has one."""
+def _swallows(frame: FrameType | None) -> bool:
+    """Whether Python would ignore what is raised here: in callbacks of its garbage collector (JAX has one) and of weak
+    references, and in finalisers."""
     callbacks = [getattr(callback, "__code__", None) for callback in gc.callbacks]
-    while frame is not None and frame.f_code not in callbacks:
+    while frame is not None:
+        code = frame.f_code
+        if code in callbacks or code.co_name == "__del__" or code.co_filename == weakref.__file__:
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 def _tell(sentence: str) -> None:
