@@ -10,6 +10,7 @@ from sombrl.agent.make import make
 from sombrl.cli.main import main
 
 SMALL = {
+    "preset": "paper",  # plain plans from the first decision on
     "gp": {"capacity": 64, "rank": 8, "fit_steps": 3, "fit_points": 16, "draw_features": 16},
     "icem": {"num_samples": 12, "num_elites": 3, "iterations": 2, "horizon": 4, "particles": 2},
     "mppi": {"num_samples": 12, "iterations": 2, "horizon": 4, "particles": 2},
@@ -18,6 +19,7 @@ SMALL = {
 }
 
 SMALL_FLAGS = [
+    *("--preset", "paper"),
     *("--gp.capacity", "64", "--gp.rank", "8", "--gp.fit-steps", "3", "--gp.fit-points", "16"),
     *("--gp.draw-features", "16", "--icem.num-samples", "12", "--icem.num-elites", "3", "--icem.iterations", "2"),
     *("--icem.horizon", "4", "--icem.particles", "2", "--episode-length", "6"),

@@ -64,6 +64,10 @@ def _function(algorithm: str, nested: dict[type, None]) -> str:
         ("env", "Any", None, "A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.")
     ]
     parameters.append(("config", f"{row.config.__name__} | None", "None", "All of the algorithm's own settings."))
+    if row.presets:
+        names = f"Literal[{', '.join(map(repr, row.presets))}] | None"
+        text = "Values of several settings at once, which the others override; `sombrl list presets` shows them."
+        parameters.append(("preset", names, "None", text))
     parts: list[Any] = [RunConfig(), config.explore, config]
     for part in parts:
         docs = help_of(type(part))

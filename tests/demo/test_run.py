@@ -127,6 +127,8 @@ def test_outcome_counts_seeds_that_found_the_reward_and_takes_medians():
     outcome = Outcome.of(story("optimistic", [[0, 0, -1], [5, 0, -1], [-1, 7, -1], [9, 8, -1]], 12.0))
     assert (outcome.found, outcome.seeds, outcome.first) == (2, 3, 2.5)
     assert (outcome.median, outcome.worst, outcome.best) == (5.0, -1.0, 7.0)  # per seed over the last three
+    told = dataclasses.replace(story("optimistic", [[0, 0, 0]]), evaluated=np.array([[1.0, 9.0, 5.0], [3.0, 7.0, 5.0]]))
+    assert Outcome.of(told).evaluated == (5.0, 2.0, 8.0)  # per seed over the episodes
     never = Outcome.of(story("greedy", [[0.0], [-0.1]]))
     assert never.found == 0 and never.first is None
 

@@ -408,6 +408,7 @@ CHANGED = {
     "draw_features": 32,
     "norm_bound": 0.1,
     "normalise": False,
+    "least_action": 1.0,  # more than uniform actions vary
 }
 
 

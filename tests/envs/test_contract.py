@@ -14,6 +14,8 @@ CASES = {
     "pendulum": {"name": "pendulum", "env_kwargs": {"start": "random"}},
     "pendulum, repeated": {"name": "pendulum", "env_kwargs": {"reward": "sparse"}, "action_repeat": 4},
     "mountain-car": {"name": "mountain-car", "action_cost": 0.1},
+    "deceptive-chain": {"name": "deceptive-chain", "action_repeat": 4},
+    "wall": {"name": "wall"},
     "rc-car": {"name": "rc-car"},
     "mountain-car, gym": {"name": "mountain-car", "env_kwargs": {"terminates": True}},
     "Pendulum-v1": {"name": "Pendulum-v1", "action_cost": 0.1},

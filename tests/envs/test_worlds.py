@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from sombrl.envs.action_cost import ActionCost, norm
+from sombrl.envs.deceptive_chain import DeceptiveChain
 from sombrl.envs.mountain_car import MountainCar
 from sombrl.envs.pendulum import Pendulum
 from sombrl.envs.tolerance import tolerance
+from sombrl.envs.wall import Wall
 from sombrl.records import SombrlError
 
 WORLDS = [
@@ -18,7 +20,16 @@ WORLDS = [
     Pendulum(reward="sparse", action_cost=0.1),
     MountainCar(),
     MountainCar(terminates=True, action_cost=0.0),
+    DeceptiveChain(action_cost=0.02),
+    Wall(),
 ]
+BOXES = {
+    Pendulum: ([-3, -8], [3, 8]),
+    MountainCar: ([-1.2, -0.07], [0.6, 0.07]),
+    DeceptiveChain: ([-1, -0.1], [6, 0.1]),
+    Wall: ([-2, -2, -0.2, -0.2], [2, 2, 0.2, 0.2]),
+}
+"""Where the states of a world are."""
 
 
 def new_key():
@@ -122,6 +133,45 @@ def test_tolerance_by_hand():
     np.testing.assert_array_equal(tolerance(x, lower=-1.0, upper=1.0, margin=0.0), [0, 0, 1, 1, 1, 0, 0, 0])
 
 
+def played(world, policy):
+    """Where a policy takes a world in an episode, and its return."""
+    step, _ = compiled(world)
+    state, total, states = world.reset(key=new_key()), 0.0, []
+    for _ in range(world.episode_frames):
+        state, reward, _ = step(state, f32(*policy(np.asarray(state))))
+        total += float(reward)
+        states.append(np.asarray(state))
+    return np.array(states), total
+
+
+def test_the_chain_pays_a_little_at_home_and_a_lot_behind_the_hill():
+    chain = DeceptiveChain()
+    states, home = played(chain, lambda state: [0.0])
+    assert home == pytest.approx(0.1 * 200, rel=1e-5) and np.abs(states[:, 0]).max() < 0.1
+    states, away = played(chain, lambda state: [1.0 if state[0] < 5.5 else 0.0])
+    there = int(np.argmax(states[:, 0] >= 5.0))
+    assert 50 < there < 80  # frames of full force
+    assert away > 6 * home and away == pytest.approx(200 - there, abs=10)
+    # Work against height: a constant force f reaches the top if 4 · 0.005 f > 3 · 0.003.
+    assert played(chain, lambda state: [0.4])[0][:, 0].max() < 4.0 < played(chain, lambda state: [0.5])[0][:, 0].max()
+
+
+def test_the_wall_has_to_be_walked_around():
+    wall = Wall()
+    straight, nothing = played(wall, lambda state: [1.0, 0.0])
+    run_up, _ = played(wall, lambda state: [1.0 if state[2] > 0 or state[0] < -1.9 else -1.0, 0.0])
+    assert straight[:, 0].max() < 0.0 and run_up[:, 0].max() < 0.0
+    assert nothing == pytest.approx(-0.01 * 100, rel=1e-4)
+
+    def around(state):
+        x, y = state[:2]
+        target = (-0.6, 1.6) if x < -0.3 and y < 1.3 else (0.8, 1.5) if x < 0.4 and y > 1.0 else (1.0, -1.0)
+        return np.clip(4 * (np.array(target) - state[:2]) - 6 * state[2:], -1, 1)
+
+    states, total = played(wall, around)
+    assert total > 55 and np.linalg.norm(states[-1, :2] - [1.0, -1.0]) < 0.1
+
+
 @pytest.mark.parametrize("world", WORLDS, ids=lambda w: f"{type(w).__name__}-{WORLDS.index(w)}")
 def test_the_task_is_the_worlds_reward(world):
     task = world.task(1)
@@ -129,17 +179,17 @@ def test_the_task_is_the_worlds_reward(world):
     def both(key):
         start_key, place_key, action_key, step_key = jax.random.split(key, 4)
         # Anywhere in the state space, the goal included.
-        low, high = ([-3, -8], [3, 8]) if isinstance(world, Pendulum) else ([-1.2, -0.07], [0.6, 0.07])
-        state = world.reset(key=start_key) * 0.0
-        state = state + jax.random.uniform(place_key, (2,), jnp.float32) * f32(*high) * 2.0 + f32(*low)
-        state = jnp.clip(state, f32(*low), f32(*high))
-        action = jax.random.uniform(action_key, (1,), jnp.float32, -1.0, 1.0)
+        low, high = (f32(*bound) for bound in BOXES[type(world)])
+        share = jax.random.uniform(place_key, low.shape, jnp.float32)
+        state = world.reset(key=start_key) * 0.0 + low + share * (high - low)
+        action = jax.random.uniform(action_key, (world.action_dim,), jnp.float32, -1.0, 1.0)
         moved, reward, ended = world.step(state, action, key=step_key)
         obs, next_obs = world.observe(state), world.observe(moved)
         return reward, task.reward(obs, action, next_obs), ended, task.terminated(obs, action, next_obs)
 
     real, known, ended, known_end = jax.jit(jax.vmap(both))(jax.random.split(new_key(), 300))
     np.testing.assert_allclose(known, real, rtol=1e-4, atol=1e-5)
+    assert len(np.unique(np.round(np.asarray(real), 1))) > 1  # not all in one place
     np.testing.assert_array_equal(known_end, ended)
 
 

@@ -6,6 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from sombrl.agent.make import load, make
 from sombrl.dynamics.base import AbstractDynamics
 from sombrl.exploration import (
     STRATEGIES,
@@ -22,9 +23,13 @@ from sombrl.exploration import (
     Resampled,
 )
 from sombrl.exploration.config import ExploreConfig
-from sombrl.records import Prediction, SombrlError
+from sombrl.exploration.reward_scale import reward_scale
+from sombrl.records import AbstractTask, Prediction, SombrlError, Transition
+from sombrl.replay import Replay
 from sombrl.settings import FiniteHorizon
 from tests.dynamics.data import fit, learner, replay_of, wave
+from tests.oracles.toy import LinearDynamics, f32
+from tests.small import small
 
 PREDICTION = Prediction(
     jnp.array([1.0, 2.0], jnp.float32),
@@ -148,3 +153,80 @@ def test_the_table_of_strategies(name, propagation, bonus, extra, task_weight, s
 def test_bad_exploration_settings(settings, sentence):
     with pytest.raises(SombrlError, match=sentence):
         ExploreConfig(**settings)
+
+
+def test_a_lambda_in_ranges_follows_the_rewards(tmp_path):
+    """Pendulum pays more when it hangs less low: the scale is the range of the rewards from the first episode on."""
+    agent = small(explore="optimistic", bonus_weight=0.5, bonus_weight_units="range", random_episodes=2)
+    seen = []
+    agent.learn(18, callback=lambda agent, report: seen.append(float(report.mdp.bonus_weight[0])))
+    rewards = np.asarray(agent.state.replay.data.reward)[0]
+    assert seen[0] == 50.0  # without data: 0.5 · 1 · 100
+    agent.save(tmp_path / "run")
+    policy = load(tmp_path / "run").trainer.policy("explore")
+    assert float(policy._for(1).mdp.bonus_weight[0]) >= 0.5 * np.ptp(rewards[:18]) * (1 - 1e-6)
+    assert load(tmp_path / "run").trainer.policy("task")._for(1).mdp.bonus_weight[0] == 0.0
+
+
+class Paid(AbstractTask):
+    """What a state pays is its first coordinate; a force costs. Ends below -5."""
+
+    def reward(self, state, action, next_state):
+        return next_state[0] - jnp.sum(action**2)
+
+    def terminated(self, state, action, next_state):
+        return next_state[0] < -5.0
+
+
+def data_of(states, paid):
+    """A replay of these states, each the start of an episode."""
+    obs, number = f32(states)[:, None], len(states)
+    no = jnp.zeros(number, bool)
+    rows = Transition(obs, jnp.zeros((number, 1), jnp.float32), f32(paid), obs + 1.0, no, no)
+    return Replay.empty(8, 1, 1).add(rows, ~no)
+
+
+STILL, FALLING = (
+    LinearDynamics(f32([[1.0]]), f32([[1.0]]), f32(0.0)),
+    LinearDynamics(f32([[2.0]]), f32([[1.0]]), f32(0.0)),
+)
+
+
+@pytest.mark.parametrize(
+    ("dynamics", "states", "paid", "expected"),
+    [
+        (STILL, [0.0, 0.0, 0.0], [0.0, -0.5, -1.0], 100.0),  # costs alone: nothing was found
+        (STILL, [0.0, 0.0, 0.0], [0.0, -1.0, 3.0], 4.0),  # 3 more than doing nothing pays: found
+        (STILL, [0.0, 0.0, 0.0], [0.1, 0.0, -0.9], 50.5),  # a tenth of the range: half way
+        (STILL, [0.4, 0.4, 0.4], [0.4, 0.0, -0.6], 100.0),  # doing nothing pays as well as all that was seen
+        (STILL, [1.0, 1.0, 1.0], [1.0, 1.0, 1.0], 100.0),  # rewards that never differ have a range of 1
+        (FALLING, [-0.1, -0.1, -0.1], [0.0, 0.0, -1.0], 1.0),  # doing nothing ends badly: what keeps 0 was found
+    ],
+)
+def test_the_scale_of_rewards(dynamics, states, paid, expected):
+    np.testing.assert_allclose(reward_scale(dynamics, Paid(), data_of(states, paid), 1), expected, rtol=1e-5)
+
+
+def test_doing_nothing_starts_where_episodes_do():
+    """A long stay at 3 changes nothing: the one episode began at 0."""
+    obs = f32([0.0, 3.0, 3.0, 3.0])[:, None]
+    no = jnp.zeros(4, bool)
+    after = jnp.concatenate([obs[1:], obs[-1:]])
+    rows = Transition(obs, jnp.zeros((4, 1), jnp.float32), f32([-1.0, 3.0, 3.0, 3.0]), after, no, no)
+    replay = Replay.empty(8, 1, 1).add(rows, ~no)
+    np.testing.assert_allclose(reward_scale(STILL, Paid(), replay, 1), 4.0, rtol=1e-5)
+
+
+def test_the_scale_without_data():
+    assert float(reward_scale(STILL, Paid(), Replay.empty(8, 1, 1), 1)) == 100.0
+
+
+def test_the_theoretical_lambda_is_in_reward():
+    plain, ranges = (small(schedule="theoretical", bonus_weight_units=units).learn(12) for units in ("reward", "range"))
+    np.testing.assert_array_equal(plain.state.replay.data.action, ranges.state.replay.data.action)
+
+
+@pytest.mark.parametrize("algorithm", ["mbpo", "maxinfo-sac"])
+def test_ranges_are_for_planners(algorithm):
+    with pytest.raises(SombrlError, match="for planners"):
+        make(algorithm, "pendulum", bonus_weight_units="range")

@@ -16,6 +16,7 @@ from sombrl.algorithms.gp_icem import GPICEMConfig
 from sombrl.algorithms.mbpo import MBPOConfig
 from sombrl.algorithms.model_free import MaxInfoSACConfig, SACAlgorithmConfig
 from sombrl.algorithms.sim_fsvgd import SimFSVGDConfig
+from sombrl.controllers.horizon_value import HorizonValueConfig
 from sombrl.controllers.icem import ICEMConfig
 from sombrl.controllers.mppi import MPPIConfig
 from sombrl.controllers.policy_search import PolicySearchConfig
@@ -60,6 +61,7 @@ class GPSettings(TypedDict, total=False):
     draw_features: int
     norm_bound: float | None
     normalise: bool
+    least_action: float
 
 
 class ICEMSettings(TypedDict, total=False):
@@ -90,6 +92,14 @@ class MPPISettings(TypedDict, total=False):
     noise_exponent: float
     temperature: float
     std_update: float
+
+
+class HorizonValueSettings(TypedDict, total=False):
+    """Fields of HorizonValueConfig, by name."""
+
+    anchors: int
+    actions: int
+    discount: float | None
 
 
 class EnsembleSettings(TypedDict, total=False):
@@ -208,6 +218,7 @@ def GPICEM(
     env: Any,
     *,
     config: GPICEMConfig | None = None,
+    preset: Literal["light", "pendulum", "mountain-car", "paper", "authors"] | None = None,
     env_kwargs: Sequence[str] | Mapping[str, Any] = (),
     action_repeat: int | None = None,
     action_cost: float = 0.0,
@@ -222,6 +233,7 @@ def GPICEM(
     update_rule: Literal["fixed", "one-bit", "uncertainty"] = "fixed",
     update_threshold: float = 1.0,
     update_minimum: int = 1,
+    random_episodes: int | None = None,
     episodes: int = 10,
     eval_every: int = 0,
     eval_episodes: int = 5,
@@ -230,7 +242,8 @@ def GPICEM(
     explore: Literal[
         "greedy", "pets", "thompson", "hucrl", "optimistic", "unsupervised", "neorl", "nepets", "nemean"
     ] = "optimistic",
-    bonus_weight: float = 10.0,
+    bonus_weight: float = 0.1,
+    bonus_weight_units: Literal["reward", "range"] = "range",
     schedule: Literal["constant", "linear", "exponential", "theoretical"] = "constant",
     bonus_weight_end: float | None = None,
     bonus_weight_steps: int = 10,
@@ -241,16 +254,20 @@ def GPICEM(
     theory: TheoryConfig | TheorySettings = TheoryConfig(),
     model: Literal["gp", "true"] = "gp",
     reward: Literal["auto", "known", "learned"] = "auto",
+    start_point: bool = False,
     controller: Literal["icem", "cem", "mppi"] = "icem",
+    horizon_value: Literal["fitted", "none"] = "fitted",
     gp: GPConfig | GPSettings = GPConfig(),
-    icem: ICEMConfig | ICEMSettings = ICEMConfig(),
+    icem: ICEMConfig | ICEMSettings = ICEMConfig(init_std=1.0, noise_exponent=2.0),
     mppi: MPPIConfig | MPPISettings = MPPIConfig(),
+    value: HorizonValueConfig | HorizonValueSettings = HorizonValueConfig(),
 ) -> Agent:
     """Exact GP dynamics, planned with iCEM (small state spaces).
 
     Args:
         env: A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.
         config: All of the algorithm's own settings.
+        preset: Values of several settings at once, which the others override; `sombrl list presets` shows them.
         env_kwargs: Its options as name=value, such as reward=sparse.
         action_repeat: Frames per decision; rewards are summed. Default: as published, 2 for dmc: and 4 for
             atari:, else 1.
@@ -273,6 +290,8 @@ def GPICEM(
         update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
+        random_episodes: First episodes of random actions, so that the model has something to start from; non-
+            episodic: updates. Default: 1 for gp-icem, else 0.
         episodes: Episodes per seed; non-episodic: updates of the model.
         eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
             afterwards.
@@ -280,9 +299,12 @@ def GPICEM(
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
-        bonus_weight: λ of the optimistic strategy, in reward per decision and unit of ‖σ‖. The paper's GP
-            experiments have 10. Where a policy learns at every decision the bonus is divided by its spread, and
-            λ is in units of value.
+        bonus_weight: λ of the optimistic strategy, per decision and unit of ‖σ‖. The paper's GP experiments
+            have 10. Where a policy learns at every decision the bonus is divided by its spread, and λ is in
+            units of value.
+        bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
+            seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
+            more than doing nothing. The theoretical λ is in reward.
         schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
             tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
         bonus_weight_end: Linear, exponential: where λ ends.
@@ -301,10 +323,15 @@ def GPICEM(
             reference J(π*).
         reward: Plan with the environment's own reward and termination, or with learned ones; auto: known where
             it is.
+        start_point: Begin with one point of data, as the authors' GP script does: without an action the first
+            state stays as it is. For tasks that start at rest.
         controller: The planner. cem is icem without its improvements.
+        horizon_value: What a plan is worth beyond its horizon: a value of the task that is fitted inside the
+            model (--value.*), or nothing.
         gp: The GP. Lengthscales and noise are in units of normalised data (mean 0, std 1).
         icem: The knobs of iCEM. The defaults are the `light` preset: two CPU cores.
         mppi: The knobs of MPPI. The defaults cost as much as the `light` preset of iCEM.
+        value: The value beyond the horizon of a planner.
     """
     ...
 
@@ -314,6 +341,7 @@ def MBPO(
     env: Any,
     *,
     config: MBPOConfig | None = None,
+    preset: Literal["light", "pendulum", "mountain-car", "authors"] | None = None,
     env_kwargs: Sequence[str] | Mapping[str, Any] = (),
     action_repeat: int | None = None,
     action_cost: float = 0.0,
@@ -328,6 +356,7 @@ def MBPO(
     update_rule: Literal["fixed", "one-bit", "uncertainty"] = "fixed",
     update_threshold: float = 1.0,
     update_minimum: int = 1,
+    random_episodes: int | None = None,
     episodes: int = 10,
     decisions: int | None = None,
     report_every: int = 500,
@@ -339,6 +368,7 @@ def MBPO(
         "greedy", "pets", "thompson", "hucrl", "optimistic", "unsupervised", "neorl", "nepets", "nemean"
     ] = "optimistic",
     bonus_weight: float = 1.0,
+    bonus_weight_units: Literal["reward", "range"] = "reward",
     schedule: Literal["constant", "linear", "exponential", "auto"] = "auto",
     bonus_weight_end: float | None = None,
     bonus_weight_steps: int = 10,
@@ -347,16 +377,19 @@ def MBPO(
     imagine_by: Literal["mean", "noise", "samples"] = "mean",
     beta: float = 2.0,
     controller: Literal["sac", "icem"] = "sac",
+    horizon_value: Literal["fitted", "none"] = "fitted",
     capacity: int = 1000000,
     ensemble: EnsembleConfig | EnsembleSettings = EnsembleConfig(soft_reset_every=500000),
     sac: SACConfig | SACSettings = SACConfig(),
     icem: ICEMConfig | ICEMSettings = ICEMConfig(),
+    value: HorizonValueConfig | HorizonValueSettings = HorizonValueConfig(),
 ) -> Agent:
     """An ensemble and a policy that learns from it (SAC); or planned with iCEM.
 
     Args:
         env: A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.
         config: All of the algorithm's own settings.
+        preset: Values of several settings at once, which the others override; `sombrl list presets` shows them.
         env_kwargs: Its options as name=value, such as reward=sparse.
         action_repeat: Frames per decision; rewards are summed. Default: as published, 2 for dmc: and 4 for
             atari:, else 1.
@@ -379,6 +412,8 @@ def MBPO(
         update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
+        random_episodes: First episodes of random actions, so that the model has something to start from; non-
+            episodic: updates. Default: 1 for gp-icem, else 0.
         episodes: Episodes per seed; non-episodic: updates of the model.
         decisions: Decisions per seed; default: those of `episodes` full episodes.
         report_every: Decisions between two reports (and checkpoints).
@@ -388,9 +423,12 @@ def MBPO(
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
-        bonus_weight: λ of the optimistic strategy, in reward per decision and unit of ‖σ‖. The paper's GP
-            experiments have 10. Where a policy learns at every decision the bonus is divided by its spread, and
-            λ is in units of value.
+        bonus_weight: λ of the optimistic strategy, per decision and unit of ‖σ‖. The paper's GP experiments
+            have 10. Where a policy learns at every decision the bonus is divided by its spread, and λ is in
+            units of value.
+        bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
+            seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
+            more than doing nothing. The theoretical λ is in reward.
         schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
             tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
         bonus_weight_end: Linear, exponential: where λ ends.
@@ -404,11 +442,14 @@ def MBPO(
             always does. Planners need particles for the last two, so they cost as much as pets.
         beta: hucrl: the planner chooses the most favourable dynamics within ± this many standard deviations.
         controller: Learn a policy, or plan. The first is MBPO, the second PETS.
+        horizon_value: Planner: what a plan is worth beyond its horizon. A value that is fitted inside the model
+            (--value.*), or nothing.
         capacity: Transitions kept per seed; the oldest are overwritten.
         ensemble: The ensemble. The defaults are those of the authors' MBPO; noise is in units of normalised
             data.
         sac: Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC.
         icem: The knobs of iCEM. The defaults are the `light` preset: two CPU cores.
+        value: The value beyond the horizon of a planner.
     """
     ...
 
@@ -432,6 +473,7 @@ def SAC(
     update_rule: Literal["fixed", "one-bit", "uncertainty"] = "fixed",
     update_threshold: float = 1.0,
     update_minimum: int = 1,
+    random_episodes: int | None = None,
     episodes: int = 10,
     decisions: int | None = None,
     report_every: int = 500,
@@ -472,6 +514,8 @@ def SAC(
         update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
+        random_episodes: First episodes of random actions, so that the model has something to start from; non-
+            episodic: updates. Default: 1 for gp-icem, else 0.
         episodes: Episodes per seed; non-episodic: updates of the model.
         decisions: Decisions per seed; default: those of `episodes` full episodes.
         report_every: Decisions between two reports (and checkpoints).
@@ -506,6 +550,7 @@ def MaxInfoSAC(
     update_rule: Literal["fixed", "one-bit", "uncertainty"] = "fixed",
     update_threshold: float = 1.0,
     update_minimum: int = 1,
+    random_episodes: int | None = None,
     episodes: int = 10,
     decisions: int | None = None,
     report_every: int = 500,
@@ -517,6 +562,7 @@ def MaxInfoSAC(
         "greedy", "pets", "thompson", "hucrl", "optimistic", "unsupervised", "neorl", "nepets", "nemean"
     ] = "optimistic",
     bonus_weight: float = 1.0,
+    bonus_weight_units: Literal["reward"] = "reward",
     schedule: Literal["constant", "linear", "exponential", "auto"] = "auto",
     bonus_weight_end: float | None = None,
     bonus_weight_steps: int = 10,
@@ -557,6 +603,8 @@ def MaxInfoSAC(
         update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
+        random_episodes: First episodes of random actions, so that the model has something to start from; non-
+            episodic: updates. Default: 1 for gp-icem, else 0.
         episodes: Episodes per seed; non-episodic: updates of the model.
         decisions: Decisions per seed; default: those of `episodes` full episodes.
         report_every: Decisions between two reports (and checkpoints).
@@ -566,9 +614,12 @@ def MaxInfoSAC(
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
-        bonus_weight: λ of the optimistic strategy, in reward per decision and unit of ‖σ‖. The paper's GP
-            experiments have 10. Where a policy learns at every decision the bonus is divided by its spread, and
-            λ is in units of value.
+        bonus_weight: λ of the optimistic strategy, per decision and unit of ‖σ‖. The paper's GP experiments
+            have 10. Where a policy learns at every decision the bonus is divided by its spread, and λ is in
+            units of value.
+        bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
+            seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
+            more than doing nothing. The theoretical λ is in reward.
         schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
             tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
         bonus_weight_end: Linear, exponential: where λ ends.
@@ -594,6 +645,7 @@ def SimFSVGD(
     env: Any,
     *,
     config: SimFSVGDConfig | None = None,
+    preset: Literal["authors"] | None = None,
     env_kwargs: Sequence[str] | Mapping[str, Any] = (),
     action_repeat: int | None = None,
     action_cost: float = 0.0,
@@ -608,6 +660,7 @@ def SimFSVGD(
     update_rule: Literal["fixed", "one-bit", "uncertainty"] = "fixed",
     update_threshold: float = 1.0,
     update_minimum: int = 1,
+    random_episodes: int | None = None,
     episodes: int = 10,
     eval_every: int = 0,
     eval_episodes: int = 5,
@@ -615,6 +668,7 @@ def SimFSVGD(
     seeds: int = 1,
     explore: Literal["greedy", "pets", "thompson", "optimistic", "unsupervised", "nepets", "nemean"] = "optimistic",
     bonus_weight: float = 0.5,
+    bonus_weight_units: Literal["reward", "range"] = "reward",
     schedule: Literal["constant", "linear", "exponential"] = "linear",
     bonus_weight_end: float | None = 0.0,
     bonus_weight_steps: int = 10,
@@ -650,6 +704,7 @@ def SimFSVGD(
     Args:
         env: A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.
         config: All of the algorithm's own settings.
+        preset: Values of several settings at once, which the others override; `sombrl list presets` shows them.
         env_kwargs: Its options as name=value, such as reward=sparse.
         action_repeat: Frames per decision; rewards are summed. Default: as published, 2 for dmc: and 4 for
             atari:, else 1.
@@ -672,6 +727,8 @@ def SimFSVGD(
         update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
+        random_episodes: First episodes of random actions, so that the model has something to start from; non-
+            episodic: updates. Default: 1 for gp-icem, else 0.
         episodes: Episodes per seed; non-episodic: updates of the model.
         eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
             afterwards.
@@ -679,9 +736,12 @@ def SimFSVGD(
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
-        bonus_weight: λ of the optimistic strategy, in reward per decision and unit of ‖σ‖. The paper's GP
-            experiments have 10. Where a policy learns at every decision the bonus is divided by its spread, and
-            λ is in units of value.
+        bonus_weight: λ of the optimistic strategy, per decision and unit of ‖σ‖. The paper's GP experiments
+            have 10. Where a policy learns at every decision the bonus is divided by its spread, and λ is in
+            units of value.
+        bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
+            seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
+            more than doing nothing. The theoretical λ is in reward.
         schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
             tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
         bonus_weight_end: Linear, exponential: where λ ends.
@@ -716,6 +776,7 @@ def Dreamer(
     env: Any,
     *,
     config: DreamerConfig | None = None,
+    preset: Literal["authors"] | None = None,
     env_kwargs: Sequence[str] | Mapping[str, Any] = (),
     action_repeat: int | None = None,
     action_cost: float = 0.0,
@@ -759,6 +820,7 @@ def Dreamer(
     Args:
         env: A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.
         config: All of the algorithm's own settings.
+        preset: Values of several settings at once, which the others override; `sombrl list presets` shows them.
         env_kwargs: Its options as name=value, such as reward=sparse.
         action_repeat: Frames per decision; rewards are summed. Default: as published, 2 for dmc: and 4 for
             atari:, else 1.

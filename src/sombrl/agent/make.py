@@ -9,7 +9,7 @@ from typing import Any, ParamSpec
 
 from sombrl.agent.agent import Agent
 from sombrl.algorithms import ALGORITHMS
-from sombrl.algorithms.settings import fields_of
+from sombrl.algorithms.settings import configured, fields_of, preset_values
 from sombrl.config.check import shown
 from sombrl.config.fields import Path, changed
 from sombrl.config.hints import unknown
@@ -44,9 +44,10 @@ def load(path: str | pathlib.Path, env: Any = None, *, fresh: bool = False) -> A
     return agent if fresh else agent.restore(folder)
 
 
-def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Agent:
+def make(algorithm: str, env: Any, *, preset: str | None = None, config: Any = None, **settings: Any) -> Agent:
     """An agent by name. Settings go where they belong: the run (seed, action_repeat, …), the exploration
-    (explore, bonus_weight, …), or the algorithm; `gp={"rank": 64}` sets fields of a nested config."""
+    (explore, bonus_weight, …), or the algorithm; `gp={"rank": 64}` sets fields of a nested config. `preset` sets
+    several at once (`sombrl list presets`), and the others override it."""
     if algorithm not in ALGORITHMS:
         raise nearest(algorithm, ALGORITHMS, "algorithm")
     if env is None:
@@ -56,9 +57,11 @@ def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Ag
         )
     row = ALGORITHMS[algorithm]
     kind = row.config
-    settled: Any = kind() if config is None else config
-    if not isinstance(settled, kind):
+    if config is not None and not isinstance(config, kind):
         raise SombrlError(f"the config of {algorithm} must be a {kind.__name__}, not {shown(config)}.")
+    if config is not None and preset is not None:
+        raise SombrlError("config= has every number already: leave preset= out, or leave config= out.")
+    run_config, settled = configured(algorithm, preset_values(algorithm, preset), config)
     if isinstance(env, str):
         settings["env"] = env
     if isinstance(settings.get("env_kwargs"), Mapping):
@@ -68,7 +71,7 @@ def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Ag
     row.refuse_values({path[-1]: value for path, value in values.items() if path[1:-1] in ((), ("explore",))})
     run = {path[1:]: value for path, value in values.items() if path[0] == "run"}
     own = {path[1:]: value for path, value in values.items() if path[0] == "config"}
-    return Agent(algorithm, changed(settled, own), changed(RunConfig(), run), None if isinstance(env, str) else env)
+    return Agent(algorithm, changed(settled, own), changed(run_config, run), None if isinstance(env, str) else env)
 
 
 def constructs(algorithm: str) -> Callable[[Callable[Settings, Agent]], Callable[Settings, Agent]]:

@@ -22,6 +22,10 @@ MakeTrainer = Callable[[Any, RunConfig, EnvMaker], Trainer[Any]]
 """config × run × where environments come from → a trainer."""
 
 
+Preset = Mapping[str, Any]
+"""Values of several settings under one name, by the names of the fields ("gp.rank")."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
     """A name on the command line. It has `build`, or `trainer` where the common loops do not fit."""
@@ -33,6 +37,7 @@ class Algorithm:
     trainer: MakeTrainer | None = None
     lacks: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Settings ("decisions") and choices ("schedule=auto") that mean nothing to it, and why, to be read after them."""
+    presets: Mapping[str, Preset] = dataclasses.field(default_factory=dict)
 
     def make_trainer(self, config: Any, run: RunConfig, maker: EnvMaker) -> Trainer[Any]:
         """An untrained trainer."""
@@ -44,6 +49,8 @@ class Algorithm:
         envs = maker.make(run.seed_list, endless=run.endless, workers=run.env_workers)
         setting = run.make_setting(envs.spec.episode_length)
         parts = self.build(config, envs, setting)
+        if run.random_episodes is not None:
+            parts = dataclasses.replace(parts, random_episodes=run.random_episodes)
         kind = OnlineTrainer if parts.online else EpisodicTrainer
         return kind(config, run, maker, envs, setting, parts)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sombrl.algorithms.base import Algorithm
+from sombrl.algorithms.base import Algorithm, Preset
 from sombrl.config.run import RunConfig
 from sombrl.dreamer.config import DreamerConfig
 from sombrl.envs.maker import EnvMaker
@@ -18,6 +18,9 @@ def _trainer(config: DreamerConfig, run: RunConfig, maker: EnvMaker) -> Trainer[
 OWN_DISCOUNT = "does not go with dreamer, which learns from episodes with a discount of its own: leave it out."
 NEVER_RESET = "is for --setting non-episodic, and dreamer learns from episodes: leave it out."
 
+AUTHORS: Preset = {"size": "12m", "ratio": 512.0, "envs": 16, "capacity": 5_000_000}
+"""DreamerV3's own for DeepMind Control at the size of the paper. It wants a large GPU and 80 GB for the images."""
+
 DREAMER = Algorithm(
     "dreamer",
     DreamerConfig,
@@ -30,6 +33,8 @@ DREAMER = Algorithm(
         "setting=discounted": OWN_DISCOUNT,
         "setting=non-episodic": "never resets, and dreamer learns from episodes: leave it out.",
         **dict.fromkeys(("discount", "growing_horizon", "horizon_floor"), OWN_DISCOUNT),
+        "random_episodes": "is not for dreamer, which fills its replay before it learns: leave it out.",
         **dict.fromkeys(("update_every", "update_rule", "update_threshold", "update_minimum"), NEVER_RESET),
     },
+    presets={"authors": AUTHORS},
 )

@@ -1,14 +1,17 @@
 """GP dynamics planned with iCEM: the paper's "Application of SOMBRL with GP dynamics" (section 5.3, appendix D.4)."""
 
 import dataclasses
+import math
 from typing import Annotated, Literal
 
 import tyro
 
-from sombrl.algorithms.base import EPISODIC, Algorithm, Parts
+from sombrl.algorithms.base import EPISODIC, Algorithm, Parts, Preset
 from sombrl.config.check import Configuration
+from sombrl.config.kinds import Before
 from sombrl.controllers.base import AbstractController
-from sombrl.controllers.icem import ICEM, ICEMConfig, cem
+from sombrl.controllers.horizon_value import HorizonValueConfig
+from sombrl.controllers.icem import ICEM, PRESETS, ICEMConfig, as_fields, cem
 from sombrl.controllers.mppi import MPPI, MPPIConfig
 from sombrl.dynamics.base import AbstractLearner
 from sombrl.dynamics.gp import GPConfig, GPLearner
@@ -21,20 +24,37 @@ from sombrl.records import SombrlError
 from sombrl.settings import Setting
 
 
+def _icem() -> ICEMConfig:
+    """Wide and slowly changing noise: long pushes, which sluggish systems need."""
+    return ICEMConfig(noise_exponent=2.0, init_std=1.0)
+
+
+def _explore() -> ExploreConfig:
+    """λ is a tenth of the range of the rewards seen so far, for tasks of any scale."""
+    return ExploreConfig(bonus_weight=0.1, bonus_weight_units="range")
+
+
 @dataclasses.dataclass(frozen=True)
 class GPICEMConfig(Configuration):
     """Exact Gaussian-process dynamics, model-predictive control with iCEM."""
 
-    explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=ExploreConfig)
+    explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_explore)
     model: Literal["gp", "true"] = "gp"
     """What is planned with. true: sombrl's own world itself, nothing learned; its return is the reference J(π*)."""
     reward: Literal["auto", "known", "learned"] = "auto"
     """Plan with the environment's own reward and termination, or with learned ones; auto: known where it is."""
+    start_point: Annotated[bool, Before(False)] = False
+    """Begin with one point of data, as the authors' GP script does: without an action the first state stays as it is.
+    For tasks that start at rest."""
     controller: Literal["icem", "cem", "mppi"] = "icem"
     """The planner. cem is icem without its improvements."""
+    horizon_value: Annotated[Literal["fitted", "none"], Before("none")] = "fitted"
+    """What a plan is worth beyond its horizon: a value of the task that is fitted inside the model (--value.*), or
+    nothing."""
     gp: GPConfig = dataclasses.field(default_factory=GPConfig)
-    icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
+    icem: ICEMConfig = dataclasses.field(default_factory=_icem)
     mppi: MPPIConfig = dataclasses.field(default_factory=MPPIConfig)
+    value: HorizonValueConfig = dataclasses.field(default_factory=HorizonValueConfig)
 
 
 def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
@@ -61,19 +81,46 @@ def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     return Parts(
         learner=learner,
         exploration=config.explore.build(setting, spec.obs_dim),
-        controller=_controller(config),
+        controller=_controller(config, setting, spec.obs_dim, spec.action_dim),
         capacity=config.gp.capacity,
+        random_episodes=0 if config.model == "true" else 1,
+        start_point=config.start_point,
     )
 
 
-def _controller(config: GPICEMConfig) -> AbstractController:
+def _controller(config: GPICEMConfig, setting: Setting, obs_dim: int, action_dim: int) -> AbstractController:
+    value = config.value.build(setting, obs_dim, action_dim) if config.horizon_value == "fitted" else None
     match config.controller:
         case "icem":
-            return ICEM(config.icem)
+            return ICEM(config.icem, value)
         case "cem":
-            return cem(config.icem)
+            return cem(config.icem, value)
         case _:
-            return MPPI(config.mppi)
+            return MPPI(config.mppi, value)
+
+
+PAPER: Preset = {
+    "icem.noise_exponent": 0.25,
+    "icem.init_std": 0.5,
+    "random_episodes": 0,
+    "bonus_weight": 10.0,
+    "bonus_weight_units": "reward",
+    "horizon_value": "none",
+    "gp.least_action": 0.0,
+}
+"""The paper's λ and plain plans, with this library's GP and search: what the defaults were before version 0.2."""
+AUTHORS: Preset = {
+    **PAPER,
+    **as_fields(PRESETS["pendulum"]),
+    "gp.lengthscale": 0.49,  # softplus(N(0, 1)) has its centre at 0.693, and their kernel lacks the factor 1/2
+    "gp.lengthscale_prior_std": math.inf,
+    "gp.noise_std": 0.0316,
+    "gp.fit_points": 2048,
+    "gp.fit_steps": 2000,
+    "gp.fit_learning_rate": 0.01,
+    "gp.rank": 512,
+}
+"""Their non-episodic code on Pendulum, as far as options reach. It is slow: the likelihood of all data, many steps."""
 
 
 GP_ICEM = Algorithm(
@@ -82,4 +129,5 @@ GP_ICEM = Algorithm(
     build,
     "exact GP dynamics, planned with iCEM (small state spaces)",
     lacks={**EPISODIC, "schedule=auto": "tunes λ against a policy, and a planner has none: use --schedule constant."},
+    presets={**{name: as_fields(numbers) for name, numbers in PRESETS.items()}, "paper": PAPER, "authors": AUTHORS},
 )

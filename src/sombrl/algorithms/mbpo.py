@@ -12,7 +12,9 @@ from annotated_types import Ge
 
 from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts
 from sombrl.config.check import Configuration
-from sombrl.controllers.icem import ICEM, ICEMConfig
+from sombrl.config.kinds import Before
+from sombrl.controllers.horizon_value import HorizonValueConfig
+from sombrl.controllers.icem import ICEM, PRESETS, ICEMConfig, as_fields
 from sombrl.controllers.sac import SAC
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
@@ -35,11 +37,15 @@ class MBPOConfig(Configuration):
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_explore)
     controller: Literal["sac", "icem"] = "sac"
     """Learn a policy, or plan. The first is MBPO, the second PETS."""
+    horizon_value: Annotated[Literal["fitted", "none"], Before("none")] = "fitted"
+    """Planner: what a plan is worth beyond its horizon. A value that is fitted inside the model (--value.*), or
+    nothing."""
     capacity: Annotated[int, Ge(1)] = 1_000_000
     """Transitions kept per seed; the oldest are overwritten."""
     ensemble: EnsembleConfig = dataclasses.field(default_factory=lambda: EnsembleConfig(soft_reset_every=500_000))
     sac: SACConfig = dataclasses.field(default_factory=SACConfig)
     icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
+    value: HorizonValueConfig = dataclasses.field(default_factory=HorizonValueConfig)
 
 
 def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
@@ -48,13 +54,19 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     require_vectors(spec, "mbpo")
     if planning and config.explore.schedule == "auto":
         raise SombrlError("--schedule auto tunes λ against a policy, and a planner has none: use --schedule constant.")
+    if not planning and config.explore.bonus_weight_units == "range":
+        raise SombrlError(
+            "--bonus-weight-units range is for planners; mbpo divides the bonus by its own spread instead: leave it "
+            "out, or add --controller icem."
+        )
     ensemble = config.ensemble
     if planning:  # the steps of a whole chunk at once
         ensemble = dataclasses.replace(ensemble, steps_per_fit=ensemble.steps_per_fit * setting.longest)
+    value = config.value.build(setting, spec.obs_dim, spec.action_dim) if config.horizon_value == "fitted" else None
     return Parts(
         learner=EnsembleLearner(spec.obs_dim, spec.action_dim, True, ensemble),
         exploration=config.explore.build(setting, spec.obs_dim),
-        controller=ICEM(config.icem) if planning else SAC(spec.obs_dim, tuned(config.sac, config.explore)),
+        controller=ICEM(config.icem, value) if planning else SAC(spec.obs_dim, tuned(config.sac, config.explore)),
         capacity=config.capacity,
         online=not planning,
     )
@@ -71,4 +83,5 @@ MBPO = Algorithm(
     build,
     "an ensemble and a policy that learns from it (SAC); or planned with iCEM",
     lacks=NO_INFORMATION,
+    presets={name: as_fields(numbers) for name, numbers in PRESETS.items()} | {"authors": {"imagine_by": "noise"}},
 )

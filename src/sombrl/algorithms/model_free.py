@@ -110,5 +110,9 @@ MAXINFO_SAC = Algorithm(
     MaxInfoSACConfig,
     build_maxinfo_sac,
     "soft actor-critic with a bonus for information, model-free",
-    lacks=NO_INFORMATION,
+    lacks={
+        **NO_INFORMATION,
+        "bonus_weight_units=range": "is for planners; maxinfo-sac divides the bonus by its own spread instead: leave "
+        "it out.",
+    },
 )

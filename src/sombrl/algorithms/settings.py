@@ -1,29 +1,27 @@
 """All settings of a run of an algorithm, the run's own, the exploration's and the algorithm's, by their names."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from sombrl.algorithms import ALGORITHMS
+from sombrl.config.check import require
 from sombrl.config.fields import Field, Path, changed, leaves
 from sombrl.config.hints import MEANT, meant
 from sombrl.config.kinds import Kind
 from sombrl.config.run import RunConfig
-from sombrl.controllers.icem import PRESETS
 from sombrl.records import SombrlError
 
 PRESET = "preset"
-"""Not a field but the defaults of several: the numbers of iCEM, as `sombrl train --preset`."""
+"""Not a field but values of several, which single fields override: `sombrl train --preset`."""
 
 
 def fields_of(algorithm: str) -> dict[str, Field]:
     """Every field of a run of the algorithm, by its name."""
     config = ALGORITHMS[algorithm].config
     found = [*leaves(RunConfig, "run"), *leaves(config, "config")]
-    if hasattr(config(), "icem"):
-        text = "The defaults of iCEM's numbers; `sombrl list presets` shows them."
-        kind = Kind(str, choices=tuple(PRESETS))
-        found.append(Field(PRESET, PRESET, (), kind, Literal[tuple(PRESETS)], text))
+    if names := tuple(ALGORITHMS[algorithm].presets):
+        text = "Values of several options at once. Other options override them; `sombrl list presets` shows them."
+        found.append(Field(PRESET, PRESET, (), Kind(str, choices=names), Literal[names], text))
     return {field.name: field for field in found}
 
 
@@ -57,14 +55,23 @@ def configured(algorithm: str, values: Mapping[Field, Any], config: Any = None) 
     ALGORITHMS[algorithm].refuse_values({field.name: value for field, value in values.items()})
     if config is None:
         config = ALGORITHMS[algorithm].config()
-    preset = next((value for field, value in values.items() if field.part == PRESET), None)
-    if preset is not None:
-        config = dataclasses.replace(config, icem=PRESETS[preset])
     given: dict[str, dict[Path, Any]] = {"run": {}, "config": {}}
-    for field, value in values.items():
+    preset = next((value for field, value in values.items() if field.part == PRESET), None)
+    for field, value in (preset_values(algorithm, preset) | dict(values)).items():
         if field.part != PRESET:
             given[field.part][field.path] = value
     return changed(RunConfig(), given["run"]), changed(config, given["config"])
+
+
+def preset_values(algorithm: str, name: str | None) -> dict[Field, Any]:
+    """The values of a preset; none if there is no name."""
+    if name is None:
+        return {}
+    fields = fields_of(algorithm)
+    if PRESET not in fields:
+        raise SombrlError(f"{algorithm} has no presets: leave it out.")
+    require(f"--{PRESET}", fields[PRESET].kind, name)
+    return {fields[field]: value for field, value in ALGORITHMS[algorithm].presets[name].items()}
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

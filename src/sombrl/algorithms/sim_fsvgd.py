@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge
 
-from sombrl.algorithms.base import EPISODIC, NO_INFORMATION, Algorithm, Parts
+from sombrl.algorithms.base import EPISODIC, NO_INFORMATION, Algorithm, Parts, Preset
 from sombrl.config.check import Configuration
 from sombrl.controllers.initial_states import initial_states_of
 from sombrl.controllers.policy_search import SEARCH_SAC, PolicySearch, PolicySearchConfig
@@ -125,6 +125,31 @@ def _learner(config: SimFSVGDConfig, envs: AbstractEnvs) -> AbstractLearner:
 
 HALLUCINATED = "drives with hallucinated controls, which the policies of sim-fsvgd have not: use --explore optimistic."
 
+AUTHORS: Preset = {
+    "prior_integrator": "legacy",
+    "model.neighbourhood_share": 0.0,
+    "model.visited_share": 0.0,
+    "model.repulsion": "legacy",
+    "model.prior_scaling": "legacy",
+    "model.draw_additive": True,
+    "search.rounds": 247,
+    "search.rollouts": 128,
+    "search.updates": 2048,
+    "search.horizon": 64,
+    "search.judged_rollouts": 256,
+    "search.judged_horizon": 128,
+    "sac.batch_size": 64,
+    "sac.actor_lr": 3e-4,
+    "sac.critic_lr": 3e-4,
+    "sac.temperature_lr": 3e-4,
+    "sac.target_entropy_factor": 0.5,
+    "sac.learning_starts": 2048,
+    "episodes": 20,
+    "episode_length": 100,
+}
+"""What their experiments ran with. It is slow: an update of the policy for every imagined decision."""
+
+
 SIM_FSVGD = Algorithm(
     "sim-fsvgd",
     SimFSVGDConfig,
@@ -137,4 +162,5 @@ SIM_FSVGD = Algorithm(
         "explore=hucrl": HALLUCINATED,
         "explore=neorl": HALLUCINATED,
     },
+    presets={"authors": AUTHORS},
 )

@@ -92,9 +92,14 @@ def _envs() -> list[tuple[str, str]]:
 
 
 def _presets() -> list[tuple[str, str]]:
-    from sombrl.controllers.icem import PRESETS
+    from sombrl.algorithms import ALGORITHMS
 
-    return [(name, str(preset)) for name, preset in PRESETS.items()]
+    owners: dict[tuple[str, str], list[str]] = {}
+    for algorithm in ALGORITHMS.values():
+        for name, preset in algorithm.presets.items():
+            shown = " ".join(f"--{field.replace('_', '-')} {value}" for field, value in preset.items())
+            owners.setdefault((name, shown), []).append(algorithm.name)
+    return [(name, f"{', '.join(algorithms)}: {shown}") for (name, shown), algorithms in owners.items()]
 
 
 def _experiments() -> list[tuple[str, str]]:

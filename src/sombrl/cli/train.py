@@ -9,14 +9,13 @@ from typing import Annotated, Any
 import tyro
 
 from sombrl.algorithms import ALGORITHMS
-from sombrl.algorithms.settings import PRESET, fields_of
+from sombrl.algorithms.settings import configured, fields_of, preset_values
 from sombrl.cli.parser import flags, refuse_unknown, take
 from sombrl.cli.train_help import help_text
 from sombrl.config.check import require
 from sombrl.config.fields import Field, leaves
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
-from sombrl.controllers.icem import PRESETS
 from sombrl.errors import RunFault, SombrlError
 
 NO_FILMS = {"films": "is for dreamer, whose model imagines pictures: leave it out."}
@@ -27,7 +26,7 @@ class Output:
     """Where a run goes and how it is watched."""
 
     out: Path | None = None
-    """The run's folder, new; default runs/ALGORITHM_ENV_EXPLORATION, numbered."""
+    """The run's folder, new; default: one in runs/. Its name is ALGORITHM_ENV_EXPLORATION, numbered."""
     jobs: int | None = None
     """Processes that train some of the seeds each; default: as many as cores or accelerators allow. On a CPU the
     numbers do not depend on it."""
@@ -58,9 +57,11 @@ def train(argv: list[str]) -> None:
     _refuse(name, rest)
     preset, rest = take(rest, "--preset")
     run_config, output, config = _read(name, rest, preset)
-    if preset is not None and config.controller not in ("icem", "cem"):
+    planner = preset is not None and all(field.startswith("icem.") for field in ALGORITHMS[name].presets[preset])
+    if planner and config.controller not in ("icem", "cem"):
         raise SombrlError(
-            f"--preset sets iCEM's numbers, and --controller {config.controller} does not use them: leave it out."
+            f"--preset {preset} sets iCEM's numbers, and --controller {config.controller} does not use them: leave it "
+            "out."
         )
     _run(name, run_config, output, config, ["sombrl", "train", *argv])
 
@@ -127,12 +128,8 @@ def _refuse(algorithm: str, argv: list[str]) -> None:
 
 def _read(algorithm: str, argv: list[str], preset: str | None) -> tuple[RunConfig, Output, Any]:
     """The three configurations as one flat command line."""
-    row = ALGORITHMS[algorithm]
-    config = row.config()
-    if preset is not None:
-        require("--preset", fields_of(algorithm)[PRESET].kind, preset)
-        config = dataclasses.replace(config, icem=PRESETS[preset])
-    groups: dict[str, Any] = {"run": RunConfig(), "output": Output(), "algorithm": config}
+    run_config, config = configured(algorithm, preset_values(algorithm, preset))
+    groups: dict[str, Any] = {"run": run_config, "output": Output(), "algorithm": config}
     fields = [
         (name, Annotated[type(group), tyro.conf.arg(name="")], dataclasses.field(default=group))
         for name, group in groups.items()

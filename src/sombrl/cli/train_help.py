@@ -16,13 +16,13 @@ RUN = {
     "logging": ("tensorboard", "wandb", "films"),
 }
 """Options of the run and of its output; those that are not named here are in the group run, or begin with update."""
-PARTS = {"icem": "planner", "mppi": "planner", "sac": "policy", "search": "policy"}
+PARTS = {"icem": "planner", "mppi": "planner", "value": "planner", "sac": "policy", "search": "policy"}
 """Configurations inside an algorithm's; the others are of the model."""
-OWN = {"controller": "planner", "preset": "planner"}
+OWN = {"controller": "planner", "horizon_value": "planner", "preset": "run"}
 """Fields of the algorithm itself; the others are of the model."""
 FIRST = (
-    *("env", "env_kwargs", "episode_length", "episodes", "decisions", "seeds", "jobs", "eval_every", "out"),
-    *("explore", "bonus_weight", "schedule", "setting", "controller", "preset", "prior", "size", "ratio", "wandb"),
+    *("env", "env_kwargs", "episode_length", "episodes", "decisions", "seeds", "jobs", "eval_every", "out", "preset"),
+    *("explore", "bonus_weight", "schedule", "setting", "controller", "prior", "size", "ratio", "wandb"),
 )
 """What most people change."""
 COLUMN = 25
@@ -31,11 +31,9 @@ COLUMN = 25
 def help_text(algorithm: str, options: list[Field], *, everything: bool) -> str:
     """The options of an algorithm in groups, as wide as the terminal."""
     width = max(60, min(shutil.get_terminal_size().columns, 110))
-    controller = getattr(ALGORITHMS[algorithm].config(), "controller", None)
-    first = [name for name in FIRST if name != "preset" or controller == "icem"]
     lines = [f"usage: sombrl train {algorithm} [options]", f"{ALGORITHMS[algorithm].summary}", ""]
     for group in GROUPS:
-        chosen = [field for field in options if _group(field) == group and (everything or field.name in first)]
+        chosen = [field for field in options if _group(field) == group and (everything or field.name in FIRST)]
         if chosen:
             lines += [f"{group}:"]
         for field in chosen:
@@ -84,9 +82,7 @@ def _metavar(kind: Kind) -> str:
 
 def _default(algorithm: str, field: Field) -> str | None:
     """The default as one would type it; None where there is none, or the text says it."""
-    if field.part == "preset":
-        return "light"
-    if field.part == "output" or "default" in field.help.lower():
+    if field.part in ("preset", "output") or "default" in field.help.lower():
         return None
     value = value_at(RunConfig() if field.part == "run" else ALGORITHMS[algorithm].config(), field.path)
     if field.kind.base is bool:

@@ -20,7 +20,9 @@ def to_json(config: Any) -> Any:
 
 
 def from_json(cls: type[Config], data: Any, within: str = "") -> Config:
-    """The inverse of `to_json`. Unknown names and values of another kind are refused, missing ones keep their default.
+    """The inverse of `to_json`. Unknown names and values of another kind are refused.
+
+    What is missing has its default, or the value that held before there was this field.
 
     `within` comes before the names of settings in what is said of them.
     """
@@ -33,7 +35,9 @@ def from_json(cls: type[Config], data: Any, within: str = "") -> Config:
             f"the setting {within + sorted(unknown)[0]!r} is not known to this version of sombrl: "
             "use the version that wrote it (see manifest.json)."
         )
-    return cls(**{name: _value(kinds[name], value, within + name) for name, value in data.items()})
+    given = {name: _value(kinds[name], value, within + name) for name, value in data.items()}
+    before = {name: kind.before.value for name, kind in kinds.items() if kind.before is not None}
+    return cls(**before | given)
 
 
 def _value(kind: Kind, value: Any, name: str) -> Any:

@@ -34,6 +34,13 @@ class Advice:
 
 
 @dataclasses.dataclass(frozen=True)
+class Before:
+    """Beside a type: what holds for a configuration that was stored before there was this field."""
+
+    value: Any
+
+
+@dataclasses.dataclass(frozen=True)
 class Kind:
     """A type with its bounds. A float is finite, unless its upper bound is stated to be infinite."""
 
@@ -54,6 +61,7 @@ class Kind:
     least: int = 0
     """Of a tuple: items at least."""
     advice: str = ""
+    before: Before | None = None
 
     @property
     def words(self) -> str:
@@ -187,6 +195,8 @@ def _marked(kind: Kind, mark: Any) -> Kind:
     match mark:
         case OneOf(names, also):
             return dataclasses.replace(kind, choices=names, also=also)
+        case Before():
+            return dataclasses.replace(kind, before=mark)
         case Advice(text):
             return dataclasses.replace(kind, advice=text)
         case annotated_types.MinLen(least):

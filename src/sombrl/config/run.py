@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Interval
 
 from sombrl.config.check import Configuration
-from sombrl.config.kinds import Advice
+from sombrl.config.kinds import Advice, Before
 from sombrl.records import SombrlError
 from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Setting, Unsupervised, UpdateRule
 
@@ -50,6 +50,9 @@ class RunConfig(Configuration):
     """Non-episodic: the C of that rule, in normalised units."""
     update_minimum: Annotated[int, Ge(1)] = 1
     """Non-episodic: at least so many decisions between updates (sombrl.theory.lyapunov_minimum)."""
+    random_episodes: Annotated[int, Ge(0), Advice("leave it out for its default"), Before(0)] | None = None
+    """First episodes of random actions, so that the model has something to start from; non-episodic: updates. Default:
+    1 for gp-icem, else 0."""
     episodes: Annotated[int, Ge(1)] = 10
     """Episodes per seed; non-episodic: updates of the model."""
     decisions: Annotated[int, Ge(1), Advice("leave it out to train for --episodes")] | None = None

@@ -28,6 +28,11 @@ class AbstractController(eqx.Module):
         """Whether its state is a policy that was learned; a planner's is only a warm start."""
         return False
 
+    @property
+    def learns_from_data(self) -> bool:
+        """Whether `improve` does anything; a planner that has nothing to learn is ready as it is."""
+        return self.learns
+
     def actor(self, state: Any) -> MLP | None:
         """The network of the learned policy: tanh of the first half of its output is the action. None of a planner."""
         return None

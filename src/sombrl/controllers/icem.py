@@ -1,7 +1,7 @@
 """iCEM (Pinneri et al. 2020): the cross-entropy method with coloured noise, kept elites and a warm start."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
 import equinox as eqx
@@ -13,8 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.config.check import Configuration
 from sombrl.controllers.base import AbstractController
+from sombrl.controllers.horizon_value import HorizonValue, ValueFit
 from sombrl.controllers.noise import sample_plans
-from sombrl.controllers.rollout import score_candidates
+from sombrl.controllers.rollout import better_start, score_candidates
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import SombrlError, State
 from sombrl.replay import Replay
@@ -70,6 +71,11 @@ class ICEMConfig(Configuration, prefix="icem"):
         return tuple(max(n, fewest) for n in decayed)
 
 
+def as_fields(config: ICEMConfig) -> dict[str, Any]:
+    """The numbers by the names of the settings of a run ("icem.horizon")."""
+    return {f"{config.prefix}.{name}": value for name, value in asdict(config).items()}
+
+
 PRESETS: dict[str, ICEMConfig] = {
     "light": ICEMConfig(),
     # The published nonepisodic GP runs (opax). They do not carry elites from one decision to the next.
@@ -86,6 +92,7 @@ class ICEMState(eqx.Module):
     valid: Bool[Array, " kept"]  # which of them were really scored; the others must not compete
     num_nan: Int[Array, ""]  # candidates of the last decision without a finite return
     planned_return: Float[Array, ""]  # the best return of the last decision; -inf if no candidate had one
+    value: HorizonValue | None = None
 
 
 class _Search(eqx.Module):
@@ -118,9 +125,15 @@ def weighted_moments(
 
 
 class ICEM(AbstractController):
-    """Replans at every decision; nothing is learned."""
+    """Replans at every decision; all that is learned is the value beyond the horizon, if there is to be one."""
 
     config: ICEMConfig = eqx.field(static=True, default_factory=ICEMConfig)
+    value: ValueFit | None = eqx.field(static=True, default=None)
+
+    @property
+    def learns_from_data(self) -> bool:
+        """Whether there is a value beyond the horizon."""
+        return self.value is not None
 
     def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> ICEMState:
         """Nothing planned: the warm start is doing nothing, and no elites compete."""
@@ -131,6 +144,7 @@ class ICEM(AbstractController):
             valid=jnp.zeros(self.config.kept, bool),
             num_nan=jnp.zeros((), jnp.int32),
             planned_return=jnp.full((), -jnp.inf, jnp.float32),
+            value=None if self.value is None else self.value.init(),
         )
 
     def begin_episode(self, state: ICEMState, mdp: ImaginedMDP) -> ICEMState:
@@ -141,13 +155,16 @@ class ICEM(AbstractController):
             valid=jnp.zeros_like(state.valid),
             num_nan=state.num_nan,
             planned_return=state.planned_return,
+            value=state.value,
         )
 
     def improve(
         self, state: ICEMState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[ICEMState, dict[str, Float[Array, ""]]]:
-        """Nothing to learn."""
-        return state, {}
+        """Fit the value beyond the horizon."""
+        if self.value is None or state.value is None:
+            return state, {}
+        return replace(state, value=self.value.improve(state.value, mdp, replay, key=key)), {}
 
     def act(
         self, state: ICEMState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
@@ -155,25 +172,26 @@ class ICEM(AbstractController):
         """Search, and take the first action of the plan that was found."""
         config = self.config
         noise_key, particle_key = jr.split(key)
+        plan, score = self._first_plan(state, mdp, belief, particle_key)
         search = _Search(
-            mean=state.plan,
+            mean=plan,
             variance=jnp.full_like(state.plan, config.init_std**2),
             elites=state.elites,
             valid=state.valid,
-            best=state.plan,  # if every candidate is NaN, the old plan is kept: it is finite
-            best_score=jnp.full((), -jnp.inf, jnp.float32),
+            best=plan,  # if every candidate is NaN, the old plan is kept: it is finite
+            best_score=score,
             num_nan=jnp.zeros((), jnp.int32),
         )
         if config.population_decay == 1:
 
             def body(i: Any, search: _Search) -> _Search:
                 key = jr.fold_in(noise_key, i)
-                return self._iterate(search, mdp, belief, config.num_samples, key, particle_key)
+                return self._iterate(search, mdp, belief, state.value, config.num_samples, key, particle_key)
 
             search = jax.lax.fori_loop(0, config.iterations, body, search)
         else:  # the sizes differ, so that the loop must be unrolled
             for i, size in enumerate(config.sizes):
-                search = self._iterate(search, mdp, belief, size, jr.fold_in(noise_key, i), particle_key)
+                search = self._iterate(search, mdp, belief, state.value, size, jr.fold_in(noise_key, i), particle_key)
 
         plan = search.best if config.execute == "best" else search.mean
         return plan[0], ICEMState(
@@ -182,6 +200,17 @@ class ICEM(AbstractController):
             valid=search.valid if config.shift_elites else jnp.zeros_like(search.valid),
             num_nan=search.num_nan,
             planned_return=search.best_score,
+            value=state.value,
+        )
+
+    def _first_plan(
+        self, state: ICEMState, mdp: ImaginedMDP, belief: State, particle_key: Key[Array, ""]
+    ) -> tuple[Float[Array, "horizon plan"], Float[Array, ""]]:
+        """Where the search begins, and its score: the warm start, or what the value proposes if that is better."""
+        if state.value is None:
+            return state.plan, jnp.full((), -jnp.inf, jnp.float32)
+        return better_start(
+            mdp, belief, state.plan, state.value, particles=self.config.particles, key=jr.clone(particle_key)
         )
 
     def _iterate(
@@ -189,6 +218,7 @@ class ICEM(AbstractController):
         search: _Search,
         mdp: ImaginedMDP,
         belief: State,
+        value: HorizonValue | None,
         size: int,
         noise_key: Key[Array, ""],
         particle_key: Key[Array, ""],
@@ -200,7 +230,8 @@ class ICEM(AbstractController):
         competes = jnp.concatenate([jnp.ones(size, bool), search.valid])
         # Cloned, i.e. reused on purpose: all iterations of a decision use the same random numbers, so that
         # the plan with the best score is the best plan and not one with favourable noise.
-        scores = score_candidates(mdp, belief, plans, particles=config.particles, key=jr.clone(particle_key))
+        particles_key = jr.clone(particle_key)
+        scores = score_candidates(mdp, belief, plans, particles=config.particles, value=value, key=particles_key)
         num_nan = jnp.sum(competes & ~jnp.isfinite(scores), dtype=jnp.int32)
         scores = jnp.where(competes, scores, -jnp.inf)
 
@@ -222,7 +253,7 @@ class ICEM(AbstractController):
         )
 
 
-def cem(config: ICEMConfig = PRESETS["light"]) -> ICEM:
+def cem(config: ICEMConfig = PRESETS["light"], value: ValueFit | None = None) -> ICEM:
     """The plain cross-entropy method of that size: white noise, no elites kept, and the mean is executed."""
     return ICEM(
         replace(
@@ -232,5 +263,6 @@ def cem(config: ICEMConfig = PRESETS["light"]) -> ICEM:
             shift_elites=False,
             population_decay=1.0,
             execute="mean",
-        )
+        ),
+        value,
     )

@@ -1,6 +1,6 @@
 """MPPI (Williams et al. 2017): every candidate counts, weighted by the exponential of its return."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import equinox as eqx
@@ -13,9 +13,10 @@ from jaxtyping import Array, Float, Int, Key
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import Advice
 from sombrl.controllers.base import AbstractController
+from sombrl.controllers.horizon_value import HorizonValue, ValueFit
 from sombrl.controllers.icem import shift, weighted_moments
 from sombrl.controllers.noise import sample_plans
-from sombrl.controllers.rollout import score_candidates
+from sombrl.controllers.rollout import better_start, score_candidates
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import State
 from sombrl.replay import Replay
@@ -49,6 +50,7 @@ class MPPIState(eqx.Module):
     plan: Float[Array, "horizon plan"]  # the warm start, already shifted by one
     num_nan: Int[Array, ""]  # candidates of the last decision without a finite return
     planned_return: Float[Array, ""]  # the best return of the last decision; -inf if no candidate had one
+    value: HorizonValue | None = None
 
 
 def softmax_weights(scores: Float[Array, " batch"], temperature: float) -> Float[Array, " batch"]:
@@ -69,9 +71,15 @@ def softmax_weights(scores: Float[Array, " batch"], temperature: float) -> Float
 
 
 class MPPI(AbstractController):
-    """Replans at every decision; nothing is learned."""
+    """Replans at every decision; all that is learned is the value beyond the horizon, if there is to be one."""
 
     config: MPPIConfig = eqx.field(static=True, default_factory=MPPIConfig)
+    value: ValueFit | None = eqx.field(static=True, default=None)
+
+    @property
+    def learns_from_data(self) -> bool:
+        """Whether there is a value beyond the horizon."""
+        return self.value is not None
 
     def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> MPPIState:
         """Nothing planned: the warm start is doing nothing."""
@@ -79,17 +87,20 @@ class MPPI(AbstractController):
             plan=jnp.zeros((self.config.horizon, mdp.action_dim), jnp.float32),
             num_nan=jnp.zeros((), jnp.int32),
             planned_return=jnp.full((), -jnp.inf, jnp.float32),
+            value=None if self.value is None else self.value.init(),
         )
 
     def begin_episode(self, state: MPPIState, mdp: ImaginedMDP) -> MPPIState:
         """Forget the warm start: the system is somewhere else now."""
-        return MPPIState(jnp.zeros_like(state.plan), state.num_nan, state.planned_return)
+        return replace(state, plan=jnp.zeros_like(state.plan))
 
     def improve(
         self, state: MPPIState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[MPPIState, dict[str, Float[Array, ""]]]:
-        """Nothing to learn."""
-        return state, {}
+        """Fit the value beyond the horizon."""
+        if self.value is None or state.value is None:
+            return state, {}
+        return replace(state, value=self.value.improve(state.value, mdp, replay, key=key)), {}
 
     def act(
         self, state: MPPIState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
@@ -97,6 +108,10 @@ class MPPI(AbstractController):
         """Average the candidates, and take the first action of the average."""
         config = self.config
         noise_key, particle_key = jr.split(key)
+        first, score = state.plan, jnp.full((), -jnp.inf, jnp.float32)
+        if state.value is not None:
+            options: dict[str, Any] = {"particles": config.particles, "key": jr.clone(particle_key)}
+            first, score = better_start(mdp, belief, first, state.value, **options)
 
         def iterate(i: Any, carry: tuple[Array, ...]) -> tuple[Array, ...]:
             mean, variance, best_score, num_nan = carry
@@ -104,7 +119,8 @@ class MPPI(AbstractController):
             plans = sample_plans(mean, jnp.sqrt(variance), config.num_samples, config.noise_exponent, key=key)
             # Cloned, i.e. reused on purpose: all iterations of a decision use the same random numbers.
             particles_key = jr.clone(particle_key)
-            scores = score_candidates(mdp, belief, plans, particles=config.particles, key=particles_key)
+            options: dict[str, Any] = {"particles": config.particles, "key": particles_key}
+            scores = score_candidates(mdp, belief, plans, value=state.value, **options)
             finite = jnp.isfinite(scores)
             new_mean, new_variance = weighted_moments(plans, softmax_weights(scores, config.temperature))
             found = jnp.any(finite)  # otherwise the search keeps its distribution
@@ -117,10 +133,10 @@ class MPPI(AbstractController):
             )
 
         start = (
-            state.plan,
-            jnp.full_like(state.plan, config.init_std**2),
-            jnp.full((), -jnp.inf, jnp.float32),
+            first,
+            jnp.full_like(first, config.init_std**2),
+            score,
             jnp.zeros((), jnp.int32),
         )
         plan, _, best_score, num_nan = jax.lax.fori_loop(0, config.iterations, iterate, start)
-        return plan[0], MPPIState(shift(plan), num_nan, best_score)
+        return plan[0], MPPIState(shift(plan), num_nan, best_score, state.value)

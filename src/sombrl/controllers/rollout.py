@@ -7,14 +7,23 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
+from sombrl.controllers.horizon_value import HorizonValue, propose
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import State
 
 
 def imagined_return(
-    mdp: ImaginedMDP, state: State, actions: Float[Array, "horizon plan"], *, key: Key[Array, ""]
+    mdp: ImaginedMDP,
+    state: State,
+    actions: Float[Array, "horizon plan"],
+    *,
+    value: HorizonValue | None = None,
+    key: Key[Array, ""],
 ) -> Float[Array, ""]:
-    """Σ_t (Π discounts) · reward along one imagined trajectory; the reward is 0 once the task has ended."""
+    """Σ_t (Π discounts) · reward along one imagined trajectory, and the value of where it ends.
+
+    The reward is 0 once the task has ended.
+    """
 
     def step(carry: tuple[State, Array, Array], inputs: tuple[Array, Array]) -> tuple[Any, None]:
         state, alive, total = carry
@@ -27,7 +36,9 @@ def imagined_return(
     # Times, not split keys: vmap transposes an array of keys, which `jax_debug_key_reuse` takes for reuse.
     times = jnp.arange(actions.shape[0], dtype=jnp.int32)
     start = (state, jnp.ones((), actions.dtype), jnp.zeros((), actions.dtype))
-    (_, _, total), _ = jax.lax.scan(step, start, (actions, times))
+    (state, alive, total), _ = jax.lax.scan(step, start, (actions, times))
+    if value is not None:
+        total = total + jnp.where(alive > 0, alive * value(state), jnp.zeros_like(total))
     return total
 
 
@@ -37,6 +48,7 @@ def score_candidates(
     candidates: Float[Array, "batch horizon plan"],
     *,
     particles: int,
+    value: HorizonValue | None = None,
     key: Key[Array, ""],
 ) -> Float[Array, " batch"]:
     """The return of each candidate, averaged over particles.
@@ -48,7 +60,23 @@ def score_candidates(
     keys = jr.split(key, particles if mdp.stochastic else 1)
 
     def score(actions: Array) -> Array:
-        return jnp.mean(jax.vmap(lambda k: imagined_return(mdp, state, actions, key=k))(keys))
+        return jnp.mean(jax.vmap(lambda k: imagined_return(mdp, state, actions, value=value, key=k))(keys))
 
     scores = jax.vmap(score)(candidates)
     return jnp.where(jnp.isfinite(scores), scores, -jnp.inf)
+
+
+def better_start(
+    mdp: ImaginedMDP,
+    state: State,
+    plan: Float[Array, "horizon plan"],
+    value: HorizonValue,
+    *,
+    particles: int,
+    key: Key[Array, ""],
+) -> tuple[Float[Array, "horizon plan"], Float[Array, ""]]:
+    """The plan of the last decision or one that the value proposes, whichever is best, and its score."""
+    plans = jnp.concatenate([plan[None], propose(value, mdp, state, plan.shape[0])])
+    scores = score_candidates(mdp, state, plans, particles=particles, value=value, key=key)
+    best = jnp.argmax(scores)
+    return plans[best], scores[best]

@@ -126,7 +126,8 @@ def _settings(run_config: RunConfig, config: GPICEMConfig) -> str:
     found = versions("sombrl", "jax")
     return (
         f"gp-icem on {run_config.env}: {run_config.episode_length} decisions of {run_config.action_repeat} frames an "
-        f"episode, λ = {config.explore.bonus_weight:g}; GP of rank {config.gp.rank}; iCEM with "
+        f"episode, the first with random actions; λ = {config.explore.bonus_weight:g} of the range of rewards; GP of "
+        f"rank {config.gp.rank}; iCEM with "
         f"{config.icem.num_samples} candidates, {config.icem.iterations} iterations, horizon {config.icem.horizon}. "
         f"sombrl {found['sombrl']}, jax {found['jax']}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
     )

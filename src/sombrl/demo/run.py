@@ -11,7 +11,6 @@ from sombrl.demo.story import Outcome, text_table
 from sombrl.demo.training import TRAINING, train_strategies
 from sombrl.dynamics.gp import GPConfig
 from sombrl.errors import RunFault, SombrlError
-from sombrl.exploration.config import ExploreConfig
 from sombrl.runs.plots import drawing
 from sombrl.storage.run_folder import RunFolder
 from sombrl.sweep.side_by_side import processes
@@ -20,7 +19,7 @@ STRATEGIES = ("optimistic", "greedy")
 MARKER = ".sombrl-demo"
 CONFIG = GPICEMConfig(
     # Less than the defaults where that is enough for two coordinates and a few hundred transitions.
-    gp=GPConfig(capacity=1024, rank=64, fit_points=128, fit_steps=40),
+    gp=GPConfig(capacity=1024, fit_points=128, fit_steps=40),
     # 30 decisions are 150 frames; the way up takes about 100, so 20 decisions now and then just miss it.
     icem=ICEMConfig(horizon=30),
 )
@@ -52,7 +51,7 @@ def demo(out: Path, *, seeds: int, episodes: int, jobs: int | None = None) -> No
 
 def config_of(strategy: str) -> GPICEMConfig:
     """The same model and planner for every strategy."""
-    return dataclasses.replace(CONFIG, explore=ExploreConfig(explore=strategy, bonus_weight=10.0))
+    return dataclasses.replace(CONFIG, explore=dataclasses.replace(CONFIG.explore, explore=strategy))
 
 
 def run_config(seeds: int, episodes: int) -> RunConfig:

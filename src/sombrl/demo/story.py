@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,11 @@ from sombrl.training.episodic import ChunkReport
 
 GRID = 41  # points of the σ map along each axis
 LAST = 3  # episodes that a seed's final return is the median of
-HEADINGS = ("strategy", "found the reward", "first in episode", f"return, last {LAST} episodes", "seconds")
+EVALUATION_EPISODES = 3
+HEADINGS = (
+    *("strategy", "found the reward", "first in episode"),
+    *(f"return, last {LAST} episodes", "evaluated", "seconds"),
+)
 
 
 @dataclasses.dataclass
@@ -33,6 +38,8 @@ class Story:
     visited: list[list[np.ndarray]] = dataclasses.field(default_factory=list)  # [episode][seed] → [time, 2]
     sigma: list[np.ndarray] = dataclasses.field(default_factory=list)  # [episode] → [velocity, position]
     seconds: float = 0.0
+    evaluated: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
+    """Returns after training, planned for the task alone: [episodes, seeds]."""
 
     @property
     def returns(self) -> np.ndarray:
@@ -55,7 +62,8 @@ class Story:
             f"visited/{n}/{i}": seen for n, episode in enumerate(self.visited) for i, seen in enumerate(episode)
         }
         content = io.BytesIO()
-        np.savez(content, sigma=np.array(self.sigma), seconds=np.array(self.seconds), **states)
+        states |= {"sigma": np.array(self.sigma), "evaluated": self.evaluated, "seconds": np.array(self.seconds)}
+        np.savez(content, **states)
         write_whole(path, content.getvalue())
 
     @classmethod
@@ -65,7 +73,7 @@ class Story:
             sigma = list(file["sigma"])
             seeds = len({row["seed"] for row in rows})
             visited = [[file[f"visited/{n}/{i}"] for i in range(seeds)] for n in range(len(sigma))]
-            return cls(strategy, rows, visited, sigma, float(file["seconds"]))
+            return cls(strategy, rows, visited, sigma, float(file["seconds"]), file["evaluated"])
 
 
 @eqx.filter_jit
@@ -93,6 +101,8 @@ class Outcome:
     """The final return, the median over seeds; below, those of the worst and the best seed."""
     worst: float
     best: float
+    evaluated: tuple[float, float, float]
+    """After training, without exploring: the median seed, the worst and the best."""
     seconds: float
 
     @classmethod
@@ -101,6 +111,7 @@ class Outcome:
         returns = story.returns
         firsts = [int(np.argmax(column > 0)) + 1 for column in returns.T if (column > 0).any()]
         final = np.median(returns[-LAST:], axis=0)
+        kept = story.evaluated.mean(axis=0) if story.evaluated.size else np.full(returns.shape[1], np.nan)
         return cls(
             strategy=story.strategy,
             found=len(firsts),
@@ -109,6 +120,7 @@ class Outcome:
             median=float(np.median(final)),
             worst=float(final.min()),
             best=float(final.max()),
+            evaluated=(float(np.median(kept)), float(kept.min()), float(kept.max())),
             seconds=story.seconds,
         )
 
@@ -119,7 +131,8 @@ class Outcome:
             self.strategy,
             f"{self.found}/{self.seeds} seeds",
             "–" if self.first is None else f"{self.first:g}",
-            f"{_round(self.median)} [{_round(self.worst)}, {_round(self.best)}]",
+            _interval(self.median, self.worst, self.best),
+            _interval(*self.evaluated),
             f"{self.seconds:.0f}",
         )
 
@@ -130,8 +143,13 @@ def text_table(outcomes: list[Outcome]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, tuple("─" * width for width in widths))
     text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-    text.append("return: median over seeds [worst seed, best seed]; episode: median over the seeds that found it")
+    text.append("returns: median over seeds [worst seed, best seed]; episode: median over the seeds that found it")
+    text.append(f"evaluated: {EVALUATION_EPISODES} episodes after training, planned for the task alone")
     return "\n".join(text)
+
+
+def _interval(median: float, worst: float, best: float) -> str:
+    return "–" if math.isnan(median) else f"{_round(median)} [{_round(worst)}, {_round(best)}]"
 
 
 def _round(value: float) -> str:

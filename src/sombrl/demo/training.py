@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from sombrl.algorithms.gp_icem import GPICEMConfig
 from sombrl.config.json import from_json, to_json
 from sombrl.config.run import RunConfig
-from sombrl.demo.story import Story
+from sombrl.demo.story import EVALUATION_EPISODES, Story
 from sombrl.errors import RunFault, SombrlError
 from sombrl.runs.train import train
 from sombrl.runs.work import AbstractWork, Attempts
@@ -111,13 +111,14 @@ class Strategies(AbstractPlace):
             with RunFolder(self.out / name).lock():
                 shutil.rmtree(self.out / name)
         story, start = Story(name), time.perf_counter()
-        train(
+        agent = train(
             *("gp-icem", self.configs[name], self.run_config, self.out / name),
             command=list(command),
             tensorboard=False,
             hook=story.watch,
         )
         story.seconds = time.perf_counter() - start
+        story.evaluated = agent.evaluate(EVALUATION_EPISODES)
         story.save(self.out / name / STORY)
 
     def to_json(self) -> dict[str, Any]:

@@ -13,10 +13,11 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Interval, Le
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.config.check import Configuration
+from sombrl.config.kinds import Before
 from sombrl.dynamics.base import AbstractDrawable, AbstractInformed, AbstractLearner, AbstractVectorDynamics
 from sombrl.dynamics.gp_posterior import Pivots, Posterior, condition, log_marginal_likelihood
 from sombrl.records import AbstractTask, Prediction
@@ -60,6 +61,13 @@ class GPConfig(Configuration, prefix="gp"):
     in normalised units (the paper's sub-Gaussian setting)."""
     normalise: bool = True
     """False: data as they are, for a kernel known in physical units."""
+    least_action: Annotated[float, Interval(ge=0, le=1), Before(0.0)] = 0.3
+    """Where the actions in the data vary less than this, normalise as if they had varied so much and everything else
+    in proportion: after an episode of standing still a move is not a hundred standard deviations. 0 turns it off."""
+
+
+COLUMN_SHARE = 0.3
+"""After standing still no column of the normaliser has less than this share of the spread of the widest."""
 
 
 class Normaliser(eqx.Module):
@@ -83,6 +91,14 @@ class Normaliser(eqx.Module):
         # Data are float32: a spread below its resolution is a constant, not a signal.
         constant = std <= 1e-6 * jnp.maximum(jnp.abs(mean), 1e-6)
         return Normaliser(mean, jnp.where(constant, 1.0, std))
+
+    def widened(self, factor: Float[Array, ""]) -> "Normaliser":
+        """With a spread that is `factor` times larger. The larger the factor, the less the columns differ.
+
+        A column may grow faster than the actions do: around rest a cosine moves with the square of the angle.
+        """
+        least = COLUMN_SHARE * jnp.max(self.std) * (1.0 - 1.0 / factor)
+        return Normaliser(self.mean, factor * jnp.maximum(self.std, least))
 
 
 class Hyperparameters(eqx.Module):
@@ -285,6 +301,9 @@ class GPLearner(AbstractLearner):
             inputs, outputs = state.inputs, state.outputs
             if self.config.normalise:
                 inputs, outputs = Normaliser.of(rows_in, mask), Normaliser.of(rows_out, mask)
+                if self.config.least_action > 0:
+                    factor = self._stillness(data.action, mask)
+                    inputs, outputs = inputs.widened(factor), outputs.widened(factor)
             x, y = _normalise(rows_in, inputs), _normalise(rows_out, outputs)
             hyperparameters = self._maximise_likelihood(state.hyperparameters, x, y, mask, key)
             pivots = jax.tree.map(jnp.zeros_like, state.pivots)
@@ -319,6 +338,14 @@ class GPLearner(AbstractLearner):
         function = self._function(hyper, state.inputs, state.outputs, posterior)
         state = GPState(hyper, state.inputs, state.outputs, pivots, function, state.fits + 1)
         return state, {name: value.astype(jnp.float32) for name, value in metrics.items()}
+
+    def _stillness(self, actions: Float[Array, "capacity action"], mask: Bool[Array, " capacity"]) -> Float[Array, ""]:
+        """How many times larger everything might be if the actions varied as they can, at least 1 and at most 100."""
+        weight = mask.astype(actions.dtype)[:, None]
+        count = jnp.maximum(jnp.sum(weight), 1.0)
+        mean = jnp.sum(weight * actions, axis=0) / count
+        spread = jnp.sqrt(jnp.sum(weight * (actions - mean[None, :]) ** 2) / (count * actions.shape[1]))
+        return jnp.clip(self.config.least_action / jnp.maximum(spread, 1e-6), 1.0, 100.0)
 
     def _maximise_likelihood(
         self,

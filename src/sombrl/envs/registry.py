@@ -17,11 +17,13 @@ from sombrl.envs.adapters.factories import KNOWN_TASKS, EnvSource, check_id
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
 from sombrl.envs.adapters.processes import ProcessEnvs
 from sombrl.envs.base import ENDLESS, AbstractEnvs, AbstractWorld
+from sombrl.envs.deceptive_chain import DeceptiveChain
 from sombrl.envs.guards import check_cost, check_count, check_seeds
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.mountain_car import MountainCar
 from sombrl.envs.pendulum import MAX_TORQUE, Pendulum
 from sombrl.envs.rc_car import RCCar
+from sombrl.envs.wall import Wall
 from sombrl.records import SombrlError
 
 
@@ -37,6 +39,10 @@ class WorldEntry:
 WORLDS = {
     "pendulum": WorldEntry(Pendulum, MAX_TORQUE, "swing-up from hanging; dense or sparse reward; known reward"),
     "mountain-car": WorldEntry(MountainCar, 1.0, "sparse +100 on the hill, never terminates; known reward"),
+    "deceptive-chain": WorldEntry(
+        DeceptiveChain, 1.0, "a cart; little reward at the start, a large one behind a hill; known reward"
+    ),
+    "wall": WorldEntry(Wall, 1.0, "a point mass; sparse reward behind a wall; known reward"),
     "rc-car": WorldEntry(RCCar, 1.0, "park a car by a half-turn, with delayed actions; known reward"),
 }
 """A new world is a file of its own and a row here."""

@@ -81,6 +81,7 @@ class Exploration(eqx.Module):
     bonus: AbstractBonus
     bonus_weight: AbstractWeight
     task_weight: float = eqx.field(default=1.0, static=True)
+    relative: bool = eqx.field(default=False, static=True)  # λ is in units of `reward_scale`
 
     def imagine(
         self,
@@ -92,15 +93,19 @@ class Exploration(eqx.Module):
         iteration: Int[Array, ""],
         discount: float,
         task_weight: float = 1.0,
+        reward_scale: Float[Array, ""] | None = None,
         key: Key[Array, ""],
     ) -> ImaginedMDP:
         """The problem a controller solves in iteration n; the setting's `task_weight` is 0 when it is unsupervised."""
+        bonus_weight = self.bonus_weight(iteration, dynamics)
+        if self.relative and reward_scale is not None:
+            bonus_weight = bonus_weight * reward_scale
         return ImaginedMDP(
             dynamics=self.propagation.prepare(dynamics, key=key),
             task=task,
             propagation=self.propagation,
             bonus=self.bonus,
-            bonus_weight=self.bonus_weight(iteration, dynamics),
+            bonus_weight=bonus_weight,
             task_weight=jnp.asarray(self.task_weight * task_weight, jnp.float32),
             discount=jnp.asarray(discount, jnp.float32),
             env_action_dim=action_dim,

@@ -7,7 +7,7 @@ import tyro
 from annotated_types import Ge
 
 from sombrl.config.check import Configuration
-from sombrl.config.kinds import OneOf
+from sombrl.config.kinds import Before, OneOf
 from sombrl.exploration.base import AbstractBonus, AbstractPropagation, Exploration
 from sombrl.exploration.bonus import EpistemicMean, EpistemicNorm, InformationGain, MeanInformationGain, Units
 from sombrl.exploration.propagation import Mean, NoisyMean, Resampled
@@ -35,8 +35,12 @@ class ExploreConfig(Configuration):
     )
     """See `sombrl list explorations`."""
     bonus_weight: Annotated[float, Ge(0)] = 10.0
-    """λ of the optimistic strategy, in reward per decision and unit of ‖σ‖. The paper's GP experiments have 10. Where
-    a policy learns at every decision the bonus is divided by its spread, and λ is in units of value."""
+    """λ of the optimistic strategy, per decision and unit of ‖σ‖. The paper's GP experiments have 10. Where a policy
+    learns at every decision the bonus is divided by its spread, and λ is in units of value."""
+    bonus_weight_units: Annotated[Literal["reward", "range"], Before("reward")] = "reward"
+    """Units of λ. reward: reward per decision. range (planners): the range of the rewards seen so far, which fits tasks
+    of all scales; 100 times as much while nothing was found that pays more than doing nothing. The theoretical λ is in
+    reward."""
     schedule: Literal["constant", "linear", "exponential", "theoretical", "auto"] = "constant"
     """How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or tuned from
     bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy."""
@@ -74,6 +78,11 @@ class ExploreConfig(Configuration):
                 "--schedule theoretical is about ‖σ‖ in normalised units: use --bonus norm --sigma-units normalised."
             )
 
+    @property
+    def relative(self) -> bool:
+        """Whether λ is a share of the range of the rewards; the theorems have it in reward."""
+        return self.bonus_weight_units == "range" and self.schedule != "theoretical"
+
     def build(self, setting: Setting, state_dim: int) -> Exploration:
         """The strategy, for a setting and a number of coordinates (the theoretical λ depends on both)."""
         bonuses: dict[str, AbstractBonus] = {
@@ -91,7 +100,8 @@ class ExploreConfig(Configuration):
             )
         match NONEPISODIC_NAMES.get(self.explore, self.explore):
             case "optimistic":
-                return self._moved(optimistic(self._weight(setting, state_dim), bonus))
+                strategy = optimistic(self._weight(setting, state_dim), bonus)
+                return self._moved(dataclasses.replace(strategy, relative=self.relative))
             case "unsupervised":
                 return self._moved(unsupervised(bonus))
             case "hucrl":

@@ -16,6 +16,7 @@ from sombrl.dynamics.base import AbstractLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.exploration.base import Exploration, ImaginedMDP
 from sombrl.exploration.bonus import EpistemicNorm, InformationGain
+from sombrl.exploration.reward_scale import reward_scale
 from sombrl.records import AbstractTask, RunFault
 from sombrl.replay import Replay
 from sombrl.seeds import over_seeds, role_keys
@@ -54,6 +55,7 @@ class Compiled:
     renew_learner: Program
     renew_controller: Program
     act: Program
+    scale: Callable[[Any, Replay], Array | None]  # of the rewards; None where λ does not depend on it
     gather: Program
     add: Program
     diagnose: Program
@@ -70,8 +72,8 @@ class Compiled:
         """Compile the parts for one environment and setting; `task` instead of the environment's own."""
         imagined = imagination(envs, learner, setting, task)
 
-        def imagine(learner_state: Any, iteration: Array, key: Array) -> ImaginedMDP:
-            return imagined(learner_state, exploration, iteration, key)
+        def imagine(learner_state: Any, iteration: Array, key: Array, scale: Array | None = None) -> ImaginedMDP:
+            return imagined(learner_state, exploration, iteration, key, scale)
 
         def act(state: Any, mdp: ImaginedMDP, obs: Array, key: Array, decision: Array, active: Array) -> Any:
             observe_key, act_key = jr.split(jr.fold_in(key, decision))
@@ -94,6 +96,11 @@ class Compiled:
         def gather(learner_state: Any, obs: Array, action: Array) -> Array:
             return measure(learner.dynamics(learner_state).predict(obs, action))
 
+        def scale(learner_state: Any, replay: Replay) -> Array:
+            given = task or learner.task(learner_state) or envs.task
+            assert given is not None, "a learner without a task needs an environment with one"
+            return reward_scale(learner.dynamics(learner_state), given, replay, envs.spec.action_dim)
+
         double = learner.double_precision
         return Compiled(
             init=over_seeds(lambda key: learner.init(key=key), double_precision=double),
@@ -105,6 +112,7 @@ class Compiled:
             renew_learner=over_seeds(lambda state, key: learner.renew(state, key=key), double_precision=double),
             renew_controller=over_seeds(lambda state, mdp, key: controller.renew(state, mdp, key=key)),
             act=act_and_keep,
+            scale=over_seeds(scale) if exploration.relative else lambda learner_state, replay: None,
             gather=over_seeds(gather),
             add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
             diagnose=over_seeds(lambda state, mdp, rows, valid: diagnose(learner.dynamics(state), mdp, rows, valid)),
@@ -113,11 +121,17 @@ class Compiled:
 
 def imagination(
     envs: AbstractEnvs, learner: AbstractLearner, setting: Setting, given_task: AbstractTask | None = None
-) -> Callable[[Any, Exploration, jax.Array, jax.Array], ImaginedMDP]:
+) -> Callable[..., ImaginedMDP]:
     """What turns a learner's state and a strategy into an MDP, in iteration n; `given_task` instead of its own."""
     spec, known_task = envs.spec, envs.task
 
-    def imagine(learner_state: Any, exploration: Exploration, iteration: jax.Array, key: jax.Array) -> ImaginedMDP:
+    def imagine(
+        learner_state: Any,
+        exploration: Exploration,
+        iteration: jax.Array,
+        key: jax.Array,
+        scale: jax.Array | None = None,
+    ) -> ImaginedMDP:
         task = given_task or learner.task(learner_state) or known_task
         assert task is not None, "a learner without a task needs an environment with one"
         return exploration.imagine(
@@ -128,6 +142,7 @@ def imagination(
             iteration=iteration,
             discount=setting.discount,
             task_weight=1.0 if given_task else setting.task_weight,
+            reward_scale=scale,
             key=key,
         )
 
@@ -138,9 +153,10 @@ def initial_state(envs: AbstractEnvs, compiled: Compiled, seeds: Sequence[int], 
     """The prior, an untrained controller and no data."""
     key = role_keys(seeds, 0, ROLES)
     learner_state = compiled.init(key["init"])
-    mdp = compiled.imagine(learner_state, jnp.zeros(len(seeds), jnp.int32), key["imagine"])
     replay = Replay.empty(capacity, envs.spec.obs_dim, envs.spec.action_dim)
     replay = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(seeds), *leaf.shape)), replay)
+    iteration = jnp.zeros(len(seeds), jnp.int32)
+    mdp = compiled.imagine(learner_state, iteration, key["imagine"], compiled.scale(learner_state, replay))
     obs, total_reward = np.zeros((len(seeds), envs.spec.obs_dim), np.float32), np.zeros(len(seeds))
     episode, episode_return = np.zeros(len(seeds), np.int64), np.zeros(len(seeds))
     controller_state = compiled.start(mdp, key["start"])

@@ -25,6 +25,7 @@ from sombrl.training.base import Committed, OnDecision, Proposal, Report, ignore
 from sombrl.training.clock import Clock
 from sombrl.training.compiled import ROLES, Compiled, LoopState, initial_state, refuse_nan, renewal_due
 from sombrl.training.parts import Parts, PartsTrainer
+from sombrl.training.random_actions import random_actions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +98,14 @@ def iterate(
 ) -> ChunkReport:
     """Iteration n: learn from all data, then act for one chunk and add what was seen."""
     clock = Clock()
+    if n == 0 and parts.start_point:
+        state = dataclasses.replace(state, replay=start_replay(envs, compiled, state.replay))
     new = improve(compiled, parts, state.learner, state.controller, state.replay, n=n, seeds=seeds, clock=clock)
     with clock("collect"):
         chunk, controller_state = collect(
             *(envs, compiled, new.learner, new.mdp, new.controller, setting, role_keys(seeds, n, ROLES)["act"]),
             iteration=n,
+            random=n < parts.random_episodes,
             obs=None if setting.resets or n == 0 else state.obs,
             on_decision=on_decision,
         )
@@ -130,6 +134,15 @@ def iterate(
     )
 
 
+def start_replay(envs: AbstractEnvs, compiled: Compiled, replay: Replay) -> Replay:
+    """The replay with one transition of the first state to itself, without an action and a reward."""
+    obs = jnp.asarray(envs.reset(0), jnp.float32)[:, None]
+    zero, no = jnp.zeros(obs.shape[:2], jnp.float32), jnp.zeros(obs.shape[:2], bool)
+    action = jnp.zeros((*obs.shape[:2], envs.spec.action_dim), jnp.float32)
+    started: Replay = compiled.add(replay, Transition(obs, action, zero, obs, no, no), ~no)
+    return started
+
+
 def improve(
     compiled: Compiled,
     parts: Parts,
@@ -149,8 +162,8 @@ def improve(
     if renewal_due(parts.learner.renew_every, n + 1):
         learner_state = compiled.renew_learner(learner_state, key["renew_learner"])
     with clock("imagine"):
-        iteration = jnp.full(len(seeds), n, jnp.int32)
-        mdp = jax.block_until_ready(compiled.imagine(learner_state, iteration, key["imagine"]))
+        iteration, scale = jnp.full(len(seeds), n, jnp.int32), compiled.scale(learner_state, replay)
+        mdp = jax.block_until_ready(compiled.imagine(learner_state, iteration, key["imagine"], scale))
     with clock("improve"):
         improved = compiled.improve(controller_state, mdp, replay, key["improve"])
         controller_state, improve_metrics = jax.block_until_ready(improved)
@@ -169,12 +182,13 @@ def collect(
     key: jax.Array,
     *,
     iteration: int,
+    random: bool = False,
     obs: np.ndarray | None = None,
     on_decision: OnDecision = ignore,
 ) -> tuple[Chunk, Any]:
     """Act in the real environments for one chunk: one compiled dispatch per decision, for all seeds.
 
-    From where they are (`obs`), or from a fresh start if that is None.
+    From where they are (`obs`), or from a fresh start if that is None; with `random` actions, or as planned.
     """
     num_seeds, spec, start = key.shape[0], envs.spec, obs
     obs = np.zeros((num_seeds, setting.longest + 1, spec.obs_dim), np.float32)
@@ -192,8 +206,11 @@ def collect(
     length = setting.chunk_length(iteration)
     for t in range(length):
         now, decision = jnp.asarray(obs[:, t]), jnp.full(num_seeds, t, jnp.int32)
-        planned, controller_state = compiled.act(controller_state, mdp, now, key, decision, jnp.asarray(active))
-        action[:, t] = planned
+        if random:
+            action[:, t] = random_actions(envs.seeds, np.full(num_seeds, iteration), t, spec.action_dim)
+        else:
+            planned, controller_state = compiled.act(controller_state, mdp, now, key, decision, jnp.asarray(active))
+            action[:, t] = planned
         step = envs.step(action[:, t], active)
         last_obs = next_obs[:, t] = obs[:, t + 1] = step.obs
         reward[:, t] = np.where(active, step.reward, 0.0)

@@ -34,6 +34,7 @@ from sombrl.training.compiled import ROLES, LoopState, imagination, refuse_nan, 
 from sombrl.training.diagnostics import diagnose
 from sombrl.training.episodic import Chunk, ChunkReport, setting_columns
 from sombrl.training.parts import Parts, PartsTrainer
+from sombrl.training.random_actions import random_actions
 
 Metrics = dict[str, Any]
 Background = Callable[[Callable[[], Any]], Callable[[], Any]]
@@ -212,6 +213,9 @@ def window(
         learning = background(functools.partial(learn, n * length + t, learned, packets))
         try:
             actions = np.concatenate([np.asarray(action) for action in chosen])  # waits for `act`, not for `learn`
+            if (random := episode < parts.random_episodes).any():
+                drawn = random_actions(seeds, episode, n * length + t, envs.spec.action_dim)
+                actions = np.where(random[:, None], drawn, actions)
             with clock("collect"):
                 step = envs.step(actions, everyone)
                 over = step.terminated | step.truncated

@@ -16,6 +16,7 @@ from sombrl.envs.maker import EnvMaker
 from sombrl.exploration import greedy, unsupervised
 from sombrl.exploration.base import Exploration, ImaginedMDP
 from sombrl.records import AbstractTask, Transition
+from sombrl.replay import Replay
 from sombrl.seeds import role_keys
 from sombrl.settings import Setting, Unsupervised
 from sombrl.training.base import EVALUATION_EPISODES, Mode, Policy, Trainer
@@ -31,6 +32,8 @@ class Parts:
     controller: AbstractController
     capacity: int  # rows of replay per seed
     online: bool = False  # learns at every decision (online.py) instead of between episodes (episodic.py)
+    random_episodes: int = 0  # the first ones, with random actions
+    start_point: bool = False  # begin with one transition: at rest without an action, nothing changes
 
 
 class PartsTrainer(Trainer[LoopState]):
@@ -77,13 +80,17 @@ class PartsTrainer(Trainer[LoopState]):
         """Plans with the model fitted to all data, or acts by the policy that was learned."""
         wanted = (mode if isinstance(mode, str) else id(mode), None if rows is None else tuple(rows), self.iteration)
         if self._policy_at is None or self._policy_at[0] != wanted:
-            learner, controller, seeds = self._fitted(), None, self.seeds
+            learner, controller, replay, seeds = self._fitted(), None, None, self.seeds
+            compiled = self.compiled(mode)
+            scale = compiled.scale(learner, self.state.replay)
             if self.learns_policy:
                 controller = self.state.controller
+            elif self.parts.controller.learns_from_data:
+                replay = self.state.replay
             if rows is not None:
                 seeds = [self.seeds[row] for row in rows]
-                learner, controller = _rows((learner, controller), np.asarray(rows))
-            made = ControllerPolicy(mode, self.compiled(mode), learner, controller, seeds, self.iteration)
+                learner, controller, replay, scale = _rows((learner, controller, replay, scale), np.asarray(rows))
+            made = ControllerPolicy(mode, compiled, learner, controller, seeds, self.iteration, scale, replay)
             self._policy_at = wanted, made
         return self._policy_at[1]
 
@@ -126,6 +133,8 @@ class _Ready:
 
     mdp: ImaginedMDP
     learned: Any
+    warm_start: Any
+    """A planner's, before the first decision of an episode; None of a learned policy."""
     seeds: list[int]
 
 
@@ -133,11 +142,23 @@ class ControllerPolicy(Policy):
     """A controller on the imagined MDP of one mode."""
 
     def __init__(
-        self, mode: Mode, compiled: Compiled, learner: Any, learned: Any, seeds: Sequence[int], iteration: int
+        self,
+        mode: Mode,
+        compiled: Compiled,
+        learner: Any,
+        learned: Any,
+        seeds: Sequence[int],
+        iteration: int,
+        scale: jax.Array | None,
+        replay: Replay | None = None,
     ):
-        """`learned` is the controller's state where that is a policy, None where it plans."""
+        """`learned` is the controller's state where that is a policy, None where it plans.
+
+        A planner that learns something for each mode does so here, from `replay`.
+        """
         self.mode, self.seeds = mode, list(seeds)
         self._compiled, self._learner, self._learned, self._iteration = compiled, learner, learned, iteration
+        self._scale, self._replay = scale, replay
         self._ready: dict[int, _Ready] = {}
 
     def begin(self, copies: int = 1, *, stream: int | None = None) -> ControllerMemory:
@@ -147,7 +168,7 @@ class ControllerPolicy(Policy):
             key = role_keys(ready.seeds, EVALUATION_EPISODES, ("start", "act"))["act"]
         else:
             key = role_keys(ready.seeds, EVALUATION_EPISODES + stream, ("act",))["act"]
-        controller = self._warm_start(ready) if self._learned is None else None
+        controller = ready.warm_start
         return ControllerMemory(controller, np.zeros(len(ready.seeds), np.int32), key)
 
     def act(self, memory: ControllerMemory, obs: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, ControllerMemory]:
@@ -157,7 +178,7 @@ class ControllerPolicy(Policy):
         if restarted.any():
             decision = np.where(restarted, np.int32(0), decision)
             if controller is not None:
-                controller = _choose(restarted, self._warm_start(ready), controller)
+                controller = _choose(restarted, ready.warm_start, controller)
         action, state = self._compiled.act(
             ready.learned if controller is None else controller,
             *(ready.mdp, jnp.asarray(obs), memory.key, jnp.asarray(decision), jnp.ones(len(obs), bool)),
@@ -174,20 +195,27 @@ class ControllerPolicy(Policy):
         """Summed pairwise, as a chunk's are."""
         return np.asarray(rewards.sum(axis=1))
 
-    def _warm_start(self, ready: _Ready) -> Any:
-        start = role_keys(ready.seeds, EVALUATION_EPISODES, ("start",))["start"]
-        return self._compiled.begin_episode(self._compiled.start(ready.mdp, start), ready.mdp)
-
     def _for(self, copies: int) -> _Ready:
         if copies not in self._ready:
             seeds = [seed for seed in self.seeds for _ in range(copies)]
-            learner, learned = self._learner, self._learned
+            learner, learned, replay, scale = self._learner, self._learned, self._replay, self._scale
             if copies > 1:
-                learner, learned = _rows((learner, learned), np.repeat(np.arange(len(self.seeds)), copies))
+                repeated = np.repeat(np.arange(len(self.seeds)), copies)
+                learner, learned, replay, scale = _rows((learner, learned, replay, scale), repeated)
             key = role_keys(seeds, EVALUATION_EPISODES, ("imagine",))["imagine"]
-            mdp = self._compiled.imagine(learner, jnp.full(len(seeds), self._iteration, jnp.int32), key)
-            self._ready = {copies: _Ready(mdp, learned, seeds)}  # only the latest is kept: a model may be large
+            iteration = jnp.full(len(seeds), self._iteration, jnp.int32)
+            mdp = self._compiled.imagine(learner, iteration, key, scale)
+            warm_start = self._warm_start(mdp, replay, seeds) if learned is None else None
+            # Only the latest is kept: a model may be large.
+            self._ready = {copies: _Ready(mdp, learned, warm_start, seeds)}
         return self._ready[copies]
+
+    def _warm_start(self, mdp: ImaginedMDP, replay: Replay | None, seeds: Sequence[int]) -> Any:
+        state = self._compiled.start(mdp, role_keys(seeds, EVALUATION_EPISODES, ("start",))["start"])
+        if replay is not None:
+            key = role_keys(seeds, EVALUATION_EPISODES, ROLES)["improve"]
+            state, _ = self._compiled.improve(state, mdp, replay, key)
+        return self._compiled.begin_episode(state, mdp)
 
 
 def _rows(tree: Any, rows: np.ndarray) -> Any:

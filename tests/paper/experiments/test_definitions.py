@@ -167,7 +167,7 @@ def test_functions_keep_the_names_that_folders_on_disk_have():
 def test_methods_have_their_own_numbers_and_no_others(scale):
     cells = train_cells(scale)
     assert {cell.method for cell in cells} >= {"optimistic", "hucrl", "pets", "greedy", "oracle", "random"}
-    schedule = {"bonus_weight", "schedule", "bonus_weight_end", "bonus_weight_steps", "theory"}
+    schedule = {"bonus_weight", "bonus_weight_units", "schedule", "bonus_weight_end", "bonus_weight_steps", "theory"}
     read = {
         "optimistic": schedule | {"bonus", "imagine_by", "sigma", "bonus_weight_lr", "hidden"},
         "hucrl": {"beta"},
@@ -180,9 +180,13 @@ def test_methods_have_their_own_numbers_and_no_others(scale):
             assert explore.explore == cell.method
         if cell.method == "optimistic":
             weight, schedule, bonus = explore.bonus_weight, explore.schedule, getattr(explore, "bonus", None)
-            published = {"gp-icem": (BONUS_WEIGHT, "constant", "norm"), "mbpo": (1.0, "auto", "mean")}
+            published = {"gp-icem": (0.1, "constant", "norm"), "mbpo": (1.0, "auto", "mean")}
             published |= {"sim-fsvgd": (rccar.WEIGHT, "linear", "norm"), "dreamer": (2.0, "auto", None)}
             assert (weight, schedule, bonus) == published[cell.algorithm]
+            if cell.algorithm == "gp-icem":
+                assert explore.bonus_weight_units == "range"
+        if cell.method == "constant-10":  # the paper's λ
+            assert (explore.bonus_weight, explore.bonus_weight_units) == (BONUS_WEIGHT, "reward")
         if cell.method == "hucrl":
             assert explore.beta == (3.0 if cell.run.setting == "non-episodic" else 2.0)
         if cell.algorithm == "gp-icem":

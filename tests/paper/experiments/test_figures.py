@@ -36,6 +36,7 @@ def synthetic(name: str, scale: str) -> list[Row]:
         ("gp-nonepisodic", 12),
         ("gp-discounted", 4),
         ("gp-unsupervised", 8),
+        ("found-kept", 8),
         ("lambda-strategies", 2),
         ("mbpo-state", 8),
         ("mbpo-vs-model-free", 3),

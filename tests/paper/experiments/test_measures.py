@@ -45,6 +45,17 @@ def test_regret_is_against_the_mean_of_the_oracle():
     assert {(r.metric, r.method) for r in regret} == {("regret", "greedy")}
 
 
+def test_kept_is_the_evaluation_over_the_best_episode_of_training():
+    def row(metric, seed, value, episode=1):
+        return Row("found-kept", "optimistic", "wall", "finite-horizon", seed, metric, 0, episode, value)
+
+    rows = [row("rollout/ep_rew_mean", seed, value, n) for seed in (0, 1) for n, value in enumerate((-1.0, 50.0, 20.0))]
+    rows += [row("rollout/ep_rew_mean", 2, -1.0)]
+    rows += [row("eval/ep_rew_mean", seed, value) for seed, value in ((0, 45.0), (1, 0.0), (2, 0.0))]
+    kept = EXPERIMENTS["found-kept"].derive(rows)
+    assert [(one.seed, one.metric, one.value) for one in kept] == [(0, "kept", 0.9), (1, "kept", 0.0), (2, "kept", 0.0)]
+
+
 def test_projection_has_the_norms_it_says():
     rows = project_for_bounds(points=8, grid=10, bounds=[0.5, 100.0], seed=0)
     norm = {row["method"]: row["value"] for row in rows if row["metric"] == "rkhs_norm"}

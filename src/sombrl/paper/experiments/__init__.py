@@ -13,6 +13,7 @@ from sombrl.paper.experiments.dreamer import (
 )
 from sombrl.paper.experiments.gp import GP_EPISODIC, LAMBDA_STRATEGIES
 from sombrl.paper.experiments.gp_cost import GP_COMPUTE_COST
+from sombrl.paper.experiments.gp_kept import FOUND_KEPT
 from sombrl.paper.experiments.gp_settings import GP_DISCOUNTED, GP_NONEPISODIC, GP_UNSUPERVISED
 from sombrl.paper.experiments.mbpo import MBPO_ACTION_COST, MBPO_STATE, MBPO_VS_MODEL_FREE
 from sombrl.paper.experiments.mbpo_ablations import (
@@ -33,6 +34,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         GP_NONEPISODIC,
         GP_DISCOUNTED,
         GP_UNSUPERVISED,
+        FOUND_KEPT,
         RKHS_PROJECTION,
         LAMBDA_STRATEGIES,
         THEORY_LAB,

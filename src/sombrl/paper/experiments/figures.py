@@ -38,6 +38,7 @@ class Look:
 
 LOOKS = {
     "optimistic": Look("SOMBRL", COLORS[0]),
+    "constant-10": Look("SOMBRL, λ = 10", COLORS[5], ":"),
     "hucrl": Look("H-UCRL", COLORS[1]),
     "pets": Look("PETS", COLORS[2]),
     "greedy": Look("Mean", COLORS[3], "-."),

@@ -32,8 +32,9 @@ from sombrl.runs.plots import COLORS
 from sombrl.storage.results import Row
 from sombrl.theory import episodic_regret
 
-METHODS = ("optimistic", "hucrl", "pets", "greedy")
-"""In the non-episodic setting: SOMBRL, NeoRL, NePETS, NeMean."""
+METHODS = ("optimistic", "constant-10", "hucrl", "pets", "greedy")
+"""SOMBRL with λ in units of the task's rewards and with the paper's λ = 10, and the comparisons. In the non-episodic
+setting: SOMBRL, NeoRL, NePETS, NeMean."""
 ENVS = ("pendulum", "mountain-car")
 BONUS_WEIGHT = 10.0  # λ of all the paper's GP experiments
 SEEDS = dict(zip(SCALES, (2, 5, 5), strict=True))
@@ -43,7 +44,7 @@ SMOKE_PLAN = ICEMConfig(num_samples=12, num_elites=3, iterations=2, horizon=4, p
 
 GP = {
     # Enough for two to four inputs and a thousand transitions; the demo's numbers.
-    "small": GPConfig(capacity=1024, rank=64, fit_points=128, fit_steps=40),
+    "small": GPConfig(capacity=1024, fit_points=128, fit_steps=40),
     "paper": GPConfig(),
 }
 # On the true system the published plans often fail (oracle-published in gp-episodic), and exploration would be blamed
@@ -70,13 +71,14 @@ LAST_RETURNS = Headline(RETURN, "return, last 3 episodes", last=3)
 
 def explore(method: str, *, beta: float = 2.0) -> ExploreConfig:
     """The exploration of a method; a strategy gets the numbers it reads and no others."""
+    default = GPICEMConfig().explore
     match method:
-        case "optimistic":
-            return ExploreConfig(explore="optimistic", bonus_weight=BONUS_WEIGHT)
+        case "constant-10":
+            return dataclasses.replace(default, bonus_weight=BONUS_WEIGHT, bonus_weight_units="reward")
         case "hucrl":
-            return ExploreConfig(explore="hucrl", beta=beta)
+            return dataclasses.replace(default, explore="hucrl", beta=beta)
         case _:
-            return ExploreConfig(explore=method)
+            return dataclasses.replace(default, explore=method)
 
 
 def gp_config(
@@ -89,16 +91,18 @@ def gp_config(
     gp, plan = (SMOKE_GP, SMOKE_PLAN) if scale == "smoke" else (GP[scale], PLAN[env, scale])
     if method == "oracle":
         search = plan if scale == "smoke" else ORACLE_PLAN[env]
-        return GPICEMConfig(explore=ExploreConfig(explore="greedy"), icem=search, model="true")
+        return GPICEMConfig(explore=explore("greedy"), icem=search, model="true", horizon_value="none")
     if horizon is not None and scale != "smoke":
         plan = dataclasses.replace(plan, horizon=horizon)
     if method == "pets" and scale == "small":
         plan = dataclasses.replace(plan, particles=SMALL_PARTICLES)
-    return GPICEMConfig(explore=explore(method, beta=beta), gp=dataclasses.replace(gp, **changes), icem=plan)
+    # Plain plans, as published, so that strategies are compared and not the value beyond the horizon.
+    gp = dataclasses.replace(gp, **changes)
+    return GPICEMConfig(explore=explore(method, beta=beta), gp=gp, icem=plan, horizon_value="none")
 
 
 def episodes_of(env: str, scale: str, **changes: Any) -> RunConfig:
-    """Episodes of 200 frames from the start. `changes` are fields of the run."""
+    """Episodes of 200 frames from the start, the first with random actions. `changes` are fields of the run."""
     lengths = {  # action repeat, decisions per episode, episodes
         ("pendulum", "small"): (5, 40, 20),
         ("mountain-car", "small"): (5, 40, 10),
@@ -120,6 +124,8 @@ def add_regret(rows: list[Row], metric: str) -> list[Row]:
     regret = []
     for env in dict.fromkeys(row.env for row in rows):
         returns = select(rows, env=env, metric=metric)
+        if not any(row.method == "oracle" for row in returns):
+            continue
         optimal = float(np.mean([row.value for row in returns if row.method == "oracle"]))
         for method, seed in dict.fromkeys((row.method, row.seed) for row in returns if "oracle" not in row.method):
             found = select(returns, method=method, seed=seed)
@@ -130,15 +136,21 @@ def add_regret(rows: list[Row], metric: str) -> list[Row]:
 
 # gp-episodic
 
+COSTS = {"pendulum": (0.0, 0.1, 0.2), "mountain-car": (0.0, 0.2)}
+"""Other costs of actions; MountainCar's own is 0.1, Pendulum's 0.001."""
+COMPARED = ("optimistic", "hucrl", "greedy")
+
 
 def episodic_cells(scale: str) -> list[Cell]:
     """Every method on both environments, and the reference J(π*): the true system with two searches.
 
     The reference learns nothing, so a few episodes are enough.
     """
-    metrics = (RETURN, "explore/mean_std", "model/rmse")
+    metrics = (RETURN, WEIGHT, "explore/mean_std", "model/rmse")
     found: list[Cell] = []
     for env in ENVS:
+        if scale != "smoke":
+            found += [_costly(env, cost, method, scale) for cost in COSTS[env] for method in COMPARED]
         run, evaluation = episodes_of(env, scale), greedy_evaluation(scale)
         for method in METHODS:
             config = gp_config(method, env, scale)
@@ -151,8 +163,17 @@ def episodic_cells(scale: str) -> list[Cell]:
     return found
 
 
+def _costly(env: str, cost: float, method: str, scale: str) -> Cell:
+    """A method on an environment with another cost of actions, which moves the true optimum a little."""
+    run = episodes_of(env, scale, env_kwargs=(f"action_cost={cost}",))
+    config, evaluation = gp_config(method, env, scale), greedy_evaluation(scale)
+    name, label = f"{env}-c{cost}/{method}", f"{env} action_cost={cost}"
+    return TrainCell(name, method, label, run, config, metrics=(RETURN,), evaluation=evaluation)
+
+
 def draw_episodic(rows: list[Row]) -> Any:
-    """Returns above, regret below."""
+    """Returns above, regret below, with the environments' own costs of actions."""
+    rows = [row for row in rows if row.env in ENVS]
     return draw_grid(
         rows,
         [Panel(RETURN, "return of the episode", reference="oracle"), Panel(REGRET, "cumulative regret $R_N$")],
@@ -173,10 +194,11 @@ GP_EPISODIC = Experiment(
 )
 """Figure 2, right, of the paper (sections 5.3 and D.4): J(πₙ) over episodes with GP dynamics.
 
-SOMBRL (optimistic), H-UCRL, PETS and the mean planner on Pendulum (dense reward, from hanging) and MountainCar, with
-known rewards. The dashed line is a larger planner on the true system: the reference J(π*) of the regret
-R_N = Σₙ J(π*) - J(πₙ). A planner is not the optimum, so R_N may fall a little. `oracle-published` in the CSV is the
-published planner on the true system; it is the reason why ours differs (see `PLAN`).
+SOMBRL (optimistic: λ in units of the task's rewards; constant-10: the paper's λ), H-UCRL, PETS and the mean planner on
+Pendulum (dense reward, from hanging) and MountainCar, with known rewards, after one episode of random actions. SOMBRL,
+H-UCRL and the mean planner also with other costs of actions. The dashed line is a larger planner on the true system:
+the reference J(π*) of the regret R_N = Σₙ J(π*) - J(πₙ). A planner is not the optimum, so R_N may fall a little.
+`oracle-published` in the CSV is the published planner on the true system; it is the reason why ours differs (`PLAN`).
 
 Differs from the paper: the figure shows the return that was executed while exploring, as the paper's curves do; the
 return without exploration (`eval/ep_rew_mean`) is in the CSV too. The paper gives no MountainCar budget; ours is 20
@@ -187,6 +209,7 @@ with 3 particles instead of 5.
 # lambda-strategies
 
 LAMBDA_LOOKS = {
+    "range": Look("a tenth of the range of rewards", COLORS[5]),
     "constant-1": Look("λ = 1", COLORS[4]),
     "constant-10": Look("λ = 10", COLORS[0]),
     "linear": Look("linear, 10 to 0", COLORS[1]),
@@ -202,12 +225,13 @@ def lambda_strategies(episodes: int, action_repeat: int) -> dict[str, ExploreCon
     theory = TheoryConfig(factor=1e-6, reward_max=GOAL_REWARD * action_repeat)
     falling: dict[str, Any] = {"bonus_weight": 10.0, "bonus_weight_steps": episodes}
     return {
+        "range": GPICEMConfig().explore,
         "constant-1": ExploreConfig(explore="optimistic", bonus_weight=1.0),
         "constant-10": ExploreConfig(explore="optimistic", bonus_weight=10.0),
         "linear": ExploreConfig(explore="optimistic", schedule="linear", bonus_weight_end=0.0, **falling),
         "exponential": ExploreConfig(explore="optimistic", schedule="exponential", bonus_weight_end=0.1, **falling),
         "theoretical": ExploreConfig(explore="optimistic", schedule="theoretical", theory=theory),
-        "greedy": ExploreConfig(explore="greedy"),
+        "greedy": explore("greedy"),
     }
 
 
@@ -251,9 +275,9 @@ LAMBDA_STRATEGIES = Experiment(
 )
 """How λₙ is chosen (section 5.2 of the paper), on sparse MountainCar.
 
-Constant λ (1 and the paper's 10), falling linearly or exponentially from 10 over the run, the λₙ of the finite-horizon
-theorem times a factor (the bound is loose), and none (greedy). The left panel shows which of them find the goal and
-keep it, the right one what λₙ was.
+A tenth of the range of the rewards (`--bonus-weight-units range`), constant λ (1 and the paper's 10), falling linearly
+or exponentially from 10 over the run, the λₙ of the finite-horizon theorem times a factor (the bound is loose), and
+none (greedy). The left panel shows which of them find the goal and keep it, the right one what λₙ was.
 
 The paper names these ways and does not compare them.
 """

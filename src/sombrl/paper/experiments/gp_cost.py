@@ -55,7 +55,7 @@ def measure(env: str, scale: str, seeds: int, episodes: Episodes) -> list[dict[s
     warm: dict[str, float] = {}
     with _without_cache():
         for method, number in episodes.items():
-            run = dataclasses.replace(episodes_of(env, planner), episodes=number, seeds=seeds)
+            run = dataclasses.replace(episodes_of(env, planner), episodes=number, seeds=seeds, random_episodes=0)
             agent = Agent("gp-icem", gp_config(method, env, planner, horizon=HORIZON[env]), run)
             decisions = number * agent.window
             cold, again = (_seconds(agent, length) for length in (agent.window, decisions))

@@ -136,7 +136,7 @@ DISCOUNTED_RETURN, DISCOUNT = "rollout/discounted_return", 0.95
 
 def discounted_cells(scale: str) -> list[Cell]:
     """The methods in growing episodes, the oracle in long ones."""
-    methods = METHODS if scale == "paper" else ("optimistic", "hucrl", "greedy")
+    methods = METHODS if scale == "paper" else ("optimistic", "constant-10", "hucrl", "greedy")
     found: list[Cell] = []
     for env in ENVS:
         # 14 decisions of 5 frames on Pendulum: the sparse reward is at the end of the swing.
@@ -220,7 +220,9 @@ def unsupervised_cells(scale: str) -> list[Cell]:
             name=f"{env}/{method}",
             method=method,
             env=env,
-            run=episodes_of(env, scale, setting="unsupervised", downstream=TASKS[env], episodes=episodes),
+            run=episodes_of(
+                env, scale, setting="unsupervised", downstream=TASKS[env], episodes=episodes, random_episodes=0
+            ),
             config=gp_config(strategy, env, scale),
             metrics=("explore/uncertainty", "model/rmse"),
             evaluation=Evaluation(repeats, TASKS[env], uncertainty=True, every=every),
