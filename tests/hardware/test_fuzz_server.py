@@ -190,7 +190,7 @@ def fuzz(address, car, seed, number):
 
 def check(tmp_path, seed, number, capfd):
     address = str(tmp_path / "car")
-    car = served(address, Recorded(SimConfig(watchdog=1e6)), WIDE)
+    car = served(address, Recorded(SimConfig(watchdog=1e6, late_limit=1e6)), WIDE)
     files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     fuzz(address, car, seed, number)
     commands = np.array([command[1:] for command in car.sent])
@@ -246,7 +246,7 @@ def flood(tmp_path, seed, number):
             thread.join()
         with remote(f"127.0.0.1:{port}", patience=10.0) as backend:
             backend.reset("teleport")
-            assert backend.command(0.0, 0.2, time.monotonic()).accepted
+            wait_until(lambda: backend.command(0.0, 0.2, time.monotonic()).accepted)
         process.terminate()
         _, err = process.communicate(timeout=30)
     finally:

@@ -28,8 +28,8 @@ FREE = {"field_x": (-1e3, 1e3), "field_y": (-1e3, 1e3)}
 
 
 def still(**options):
-    """A car that has no watchdog of its own, so that only the server can stop it."""
-    return Recorded(SimConfig(**{"watchdog": 1e6, "start_spread": 0.0, **options}))
+    """A car that only the server can stop, and that takes what a busy machine delays."""
+    return Recorded(SimConfig(**{"watchdog": 1e6, "start_spread": 0.0, "late_limit": 1e6, **options}))
 
 
 def last(car):
@@ -40,12 +40,23 @@ def drive(backend, throttle=0.3, steer=0.1):
     return backend.command(steer, throttle, time.monotonic())
 
 
+CONTROLLERS: list[RemoteBackend] = []
+
+
+@pytest.fixture(autouse=True)
+def hang_up():
+    yield
+    while CONTROLLERS:
+        CONTROLLERS.pop().close()
+
+
 def begin(address, car, **options):
-    """A controller whose car drives."""
+    """A controller whose car drives; hung up at the end of the test."""
     backend = RemoteBackend(address, patience=options.pop("patience", 2.0))
+    CONTROLLERS.append(backend)
     backend.connect()
     backend.reset("teleport")
-    assert drive(backend, **options).accepted and last(car)[1] != 0.0
+    wait_until(lambda: drive(backend, **options).accepted and last(car)[1] != 0.0)
     return backend
 
 
@@ -93,7 +104,7 @@ def test_one_drives_and_the_others_may_look(tmp_path):
         ):
             assert other.ask(**question) == {"id": 5, "error": "only who drives may ask for that."}
         assert "another controller drives" in other.ask(call="drive")["error"]
-        assert len(car.sent) == before
+        assert all(command[1:] == NEUTRAL for command in car.sent[before:])
     with pytest.raises(SombrlError, match="another controller drives this car: end it, or stop the car first"):
         RemoteBackend(address, patience=2.0).connect()
     assert drive(backend).accepted  # the others hung up, and it drives on
@@ -197,11 +208,12 @@ def test_who_comes_last_is_heard_though_all_places_are_taken(tmp_path):
     address = str(tmp_path / "car")
     car = served(address, still())
     backend = begin(address, car)
+    threads = threading.active_count()
     callers = [Caller(address) for _ in range(3 * MOST_CALLERS)]
     assert drive(backend).accepted  # the driver keeps its place
     stop(address)
     assert last(car) == NEUTRAL
-    wait_until(lambda: threading.active_count() < 3 * MOST_CALLERS)
+    wait_until(lambda: threading.active_count() < threads + MOST_CALLERS)
     for caller in callers:
         with caller:
             pass
@@ -279,7 +291,7 @@ def test_frames_that_are_lost(tmp_path):
 
 def test_a_command_that_is_late_or_too_strong(tmp_path, capfd):
     address = str(tmp_path / "car")
-    car = served(address, still())
+    car = served(address, still(late_limit=0.9))
     backend = begin(address, car)
     ack = backend.command(0.0, 0.2, time.monotonic() - 1.0)
     assert not ack.accepted and ack.late_by == pytest.approx(1.0, abs=0.5) and last(car) == NEUTRAL
@@ -441,9 +453,10 @@ def test_a_signal_stops_the_car_and_removes_the_socket(name, tmp_path):
     try:
         assert process.stdout is not None and process.stdout.readline() == f"serving loud:car at {address}\n"
         backend = RemoteBackend(address, patience=5.0)
+        CONTROLLERS.append(backend)
         backend.connect()
         backend.reset("teleport")
-        assert drive(backend).accepted
+        wait_until(lambda: drive(backend).accepted)
         process.send_signal(getattr(signal, name))
         process.send_signal(getattr(signal, name))  # once more, while it stops
         out, err = process.communicate(timeout=30)
