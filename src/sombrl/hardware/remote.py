@@ -37,6 +37,8 @@ PATIENCE = 0.01
 """Seconds that an answer may take while the car drives."""
 CALLING = 5.0
 """Seconds that connecting may take."""
+ENDING = 1.0
+"""Seconds that the other side has to notice a hang-up."""
 RESET_PATIENCE = 900.0
 """Seconds that a reset may take: a person may have to carry the car."""
 LONGEST_ANSWER = 1 << 16
@@ -84,8 +86,15 @@ class RemoteBackend(CarBackend):
             raise SombrlError(f"the car at {self.address.text} cannot be driven: {refused or 'it does not answer.'}")
 
     def close(self) -> None:
-        """Stop the car and hang up."""
+        """Stop the car and hang up; the next one may drive when this returns."""
         self.stop()
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+                self._socket.settimeout(ENDING)
+                for _ in range(100):
+                    if not self._socket.recv(LONGEST_ANSWER):
+                        break
         self._hang_up()
 
     def _hang_up(self) -> None:
