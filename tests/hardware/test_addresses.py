@@ -109,10 +109,7 @@ def test_what_is_no_socket_stays(kind, tmp_path):
     }
     make[kind]()
     before = path.lstat()
-    with (
-        pytest.raises(SombrlError, match=r"cannot listen at .*: Address already in use"),
-        listening(read_address(str(path))),
-    ):
+    with pytest.raises(SombrlError, match="it is there and no socket"), listening(read_address(str(path))):
         pass
     assert path.lstat() == before and precious.read_text() == "mine"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["car", "precious.txt"]

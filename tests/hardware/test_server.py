@@ -476,7 +476,7 @@ def test_a_signal_stops_the_car_and_removes_the_socket(name, tmp_path):
         ([], 2, "give ADDRESS and BACKEND"),
         (["0.0.0.0:5001", "sim"], 2, "make an SSH tunnel"),
         (["lab:5001", "stop"], 2, "make an SSH tunnel"),
-        (["precious.txt", "sim"], 2, "cannot listen at precious.txt: Address already in use"),
+        (["precious.txt", "sim"], 2, "cannot listen at precious.txt: it is there and no socket"),
         (["car", "smi"], 2, 'did you mean "sim"'),
         (["car", "sim", "clock=simulated"], 2, "needs a clock that moves"),
         (["car", "sim", "supervisor.speed_cpa=1"], 2, "speed_cpa"),

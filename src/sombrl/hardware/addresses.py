@@ -108,14 +108,14 @@ def listening(address: Address) -> Iterator[socket.socket]:
 
 
 def _make_way(address: Address) -> None:
-    """Remove the socket of a process that is gone. A file of any other kind stays, and `bind` refuses it; so does a
-    link, whatever it leads to."""
+    """Remove the socket of a process that is gone. A file of any other kind stays, and so does a link, whatever it leads
+    to; `bind` would refuse them too, in fewer words."""
     try:
         found = os.lstat(address.where)
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        return
+        raise SombrlError(f"cannot listen at {address.text}: it is there and no socket; choose another path.")
     try:
         connected(address, patience=1.0).close()
     except ConnectionRefusedError:
