@@ -204,6 +204,27 @@ def test_a_stop_waits_for_no_other_call(name, tmp_path):
     assert last(car) == NEUTRAL
 
 
+def test_a_command_that_waits_for_its_turn_is_not_sent_after_a_stop(tmp_path):
+    """Somebody looks, the driver's command waits for that, and a third one stops the car meanwhile."""
+    address = str(tmp_path / "car")
+    car = served(address, Held("observe"))
+    backend = begin(address, car, patience=30.0)
+    car.hold()
+    with Caller(address) as looking:
+        asking = threading.Thread(target=lambda: looking.ask(call="observe"))
+        asking.start()
+        assert car.entered.wait(10)
+        driving = threading.Thread(target=lambda: drive(backend, throttle=-0.3))
+        driving.start()
+        time.sleep(0.3)
+        stop(address)
+        car.go.set()
+        asking.join()
+        driving.join()
+    backend.close()
+    assert not any(throttle == -0.3 for _, _, throttle in car.sent) and last(car) == NEUTRAL
+
+
 def test_who_comes_last_is_heard_though_all_places_are_taken(tmp_path):
     address = str(tmp_path / "car")
     car = served(address, still())

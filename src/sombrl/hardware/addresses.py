@@ -108,8 +108,7 @@ def listening(address: Address) -> Iterator[socket.socket]:
 
 
 def _make_way(address: Address) -> None:
-    """Remove the socket of a process that is gone. A file of any other kind stays, and so does a link, whatever it leads
-    to; `bind` would refuse them too, in fewer words."""
+    """Remove the socket of a process that is gone. A file of any other kind stays, and so does a link."""
     try:
         found = os.lstat(address.where)
     except FileNotFoundError:

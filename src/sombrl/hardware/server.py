@@ -57,6 +57,10 @@ class _CarFault(Exception):
     """The backend raised what it must not."""
 
 
+class _NotDriving(Exception):
+    """Somebody else's car."""
+
+
 @dataclasses.dataclass(eq=False)
 class Caller:
     """Somebody at the other end of a connection."""
@@ -231,8 +235,6 @@ class Server:
             if call == "drive":
                 error = self._take(caller)
                 return answer if error is None else {**answer, "error": error}
-            if call in ("reset", "command") and caller is not self._driver:
-                return {**answer, "error": "only who drives may ask for that."}
             if call == "reset":
                 return {**answer, "observation": self._reset(caller, question["mode"], question["episode"])}
             with self._car:
@@ -243,6 +245,8 @@ class Server:
                 if call == "health":
                     return {**answer, "health": dataclasses.asdict(self.backend.health())}
                 return {**answer, "ack": from_ack(self._command(caller, **{name: question[name] for name in COMMAND}))}
+        except _NotDriving:
+            return {**answer, "error": "only who drives may ask for that."}
         except (SombrlError, RunFault) as error:
             self._silence()
             return {**answer, "error": str(error)}
@@ -250,16 +254,20 @@ class Server:
             raise _CarFault(f"the car failed in {call} with {type(error).__name__}: {error}") from error
 
     def _reset(self, caller: Caller, mode: Any, episode: int) -> dict[str, Any]:
+        self._must_drive(caller)
         self._end()
         with self._resets:
             with self._car:
                 pass  # who is looking has looked
-            if caller is not self._driver:
-                raise SombrlError("another controller drives this car now.")
+            self._must_drive(caller)  # still: it may have waited for the last one's reset
             seen = self.backend.reset(mode, episode=episode)
         with self._car:
             self._seen, self._seen_at = seen, self.backend.clock.now()
             return from_observation(seen, self._seen_at)
+
+    def _must_drive(self, caller: Caller) -> None:
+        if caller is not self._driver:
+            raise _NotDriving
 
     def _look(self) -> Observation:
         seen = self.backend.observe()
@@ -270,6 +278,7 @@ class Server:
 
     def _command(self, caller: Caller, steer: float, throttle: float, age: float) -> Ack:
         """Sent to the car as it is, or not at all."""
+        self._must_drive(caller)
         clock = self.backend.clock
         now = clock.now()
         if now - self._seen_at > FRESH:
