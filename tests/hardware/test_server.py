@@ -132,7 +132,7 @@ def test_a_driver_that_says_nothing_loses_the_wheel_to_who_asks(tmp_path, monkey
 # -------------------------------------------------------------------------------------------- who stops
 
 
-def test_anybody_stops_the_car_at_once_and_ends_the_drive(tmp_path):
+def test_anybody_stops_the_car_at_once_and_ends_the_drive(tmp_path, capfd):
     address = str(tmp_path / "car")
     car = served(address, still())
     backend, stopped = begin(address, car), threading.Event()
@@ -147,6 +147,7 @@ def test_anybody_stops_the_car_at_once_and_ends_the_drive(tmp_path):
         time.sleep(0.1)
         stop(address)
         wait_until(lambda: last(car) == NEUTRAL)
+        wait_until(lambda: "a stop from somebody else ended the drive" in capfd.readouterr().err)
         sent = len(car.sent)
         time.sleep(0.3)
         assert all(command[1:] == NEUTRAL for command in car.sent[sent:])

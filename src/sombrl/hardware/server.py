@@ -200,13 +200,15 @@ class Server:
 
     # ------------------------------------------------------------------------------------------------ stopping
 
-    def _stop(self) -> None:
-        """Now, whoever drives, and end the drive. A command that is on its way is followed by another stop."""
+    def _stop(self) -> bool:
+        """Now, whoever drives, and end the drive; whether there was one. A command that is on its way is followed by
+        another stop: the driver's thread notices the hang-up and leaves, or the next driver waits for it."""
         with self._who:
             driver, self._driver = self._driver, None
         self._silence()
         if driver is not None:
             driver.hang_up()
+        return driver is not None
 
     def _silence(self) -> None:
         with contextlib.suppress(Exception):  # `stop` never raises, in a backend that keeps its word
@@ -229,8 +231,8 @@ class Server:
                 if caller is self._driver:
                     self._silence()
                     self._end()
-                else:
-                    self._stop()
+                elif self._stop():
+                    self.notices.say("a stop from somebody else ended the drive")
                 return answer
             if call == "drive":
                 error = self._take(caller)
@@ -298,9 +300,6 @@ class Server:
             return Ack(steer == throttle == 0.0, age)  # neutral is what it got
         action = np.array([steer, throttle])
         sent = self._supervisor.act(action, now - age)
-        if caller is not self._driver:  # somebody has stopped the car meanwhile
-            self._end()
-            return Ack(False, age)
         accepted = sent.reason != "late-command" and np.array_equal(sent.action, action)
         return Ack(bool(accepted), min(age, LONGEST_AGE))
 
