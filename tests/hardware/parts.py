@@ -136,7 +136,7 @@ def served(address, car=None, limits=None, **options):
     """A car in this process that others can drive; the simulated one if no other is given."""
     car, ready = Recorded(SimConfig(**options)) if car is None else car, threading.Event()
     threading.Thread(target=serve, args=(car, address), kwargs={"config": limits, "ready": ready}, daemon=True).start()
-    assert ready.wait(5)
+    assert ready.wait(60)
     return car
 
 
@@ -148,7 +148,7 @@ def remote(address, **options):
         yield backend
 
 
-def wait_until(condition, seconds=10.0):
+def wait_until(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

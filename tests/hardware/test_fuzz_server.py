@@ -139,7 +139,7 @@ def send(connection, data, rng):
 
 def ended(connection):
     """Whether the other end hung up; what it had said before is thrown away."""
-    connection.settimeout(10)
+    connection.settimeout(60)
     try:
         while connection.recv(1 << 16):
             pass
@@ -248,7 +248,7 @@ def flood(tmp_path, seed, number):
             backend.reset("teleport")
             wait_until(lambda: backend.command(0.0, 0.2, time.monotonic()).accepted)
         process.terminate()
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()

@@ -25,6 +25,9 @@ from tests.hardware.parts import ROOT, Recorded, remote, served, wait_until
 
 NEUTRAL = (0.0, 0.0)
 FREE = {"field_x": (-1e3, 1e3), "field_y": (-1e3, 1e3)}
+PATIENT = {"stale_after": 30.0}
+"""Where time is not what is tested, a busy machine may take its."""
+CALM = SupervisorConfig(**PATIENT)
 
 
 def still(**options):
@@ -52,7 +55,7 @@ def hang_up():
 
 def begin(address, car, **options):
     """A controller whose car drives; hung up at the end of the test."""
-    backend = RemoteBackend(address, patience=options.pop("patience", 2.0))
+    backend = RemoteBackend(address, patience=options.pop("patience", 20.0))
     CONTROLLERS.append(backend)
     backend.connect()
     backend.reset("teleport")
@@ -92,7 +95,7 @@ class Caller:
 
 def test_one_drives_and_the_others_may_look(tmp_path):
     address = str(tmp_path / "car")
-    car = served(address, still())
+    car = served(address, still(), CALM)
     backend = begin(address, car)
     with Caller(address) as other:
         assert other.ask(call="observe")["observation"]["valid"]
@@ -116,7 +119,7 @@ def test_one_drives_and_the_others_may_look(tmp_path):
 def test_a_driver_that_says_nothing_loses_the_wheel_to_who_asks(tmp_path, monkeypatch):
     monkeypatch.setattr(server_module, "SILENCE", 0.2)
     address = str(tmp_path / "car")
-    car = served(address, still())
+    car = served(address, still(), CALM)
     backend = begin(address, car)
     time.sleep(0.3)
     with remote(address) as other:
@@ -134,7 +137,7 @@ def test_a_driver_that_says_nothing_loses_the_wheel_to_who_asks(tmp_path, monkey
 
 def test_anybody_stops_the_car_at_once_and_ends_the_drive(tmp_path, capfd):
     address = str(tmp_path / "car")
-    car = served(address, still())
+    car = served(address, still(), CALM)
     backend, stopped = begin(address, car), threading.Event()
 
     def shout():  # 30 Hz would do
@@ -180,7 +183,7 @@ class Held(Recorded):
 def test_a_stop_waits_for_no_other_call(name, tmp_path):
     """Neither for the driver's, nor for a lock that it holds; and a command on its way is followed by another stop."""
     address = str(tmp_path / "car")
-    car = served(address, Held(name))
+    car = served(address, Held(name), CALM)
     backend = begin(address, car, patience=30.0)
     car.hold()
     calls = {"command": lambda: drive(backend), "reset": lambda: backend.reset("teleport")}
@@ -195,7 +198,7 @@ def test_a_stop_waits_for_no_other_call(name, tmp_path):
         assert car.entered.wait(10)
         before, began = len(car.sent), time.monotonic()
         stop(address)
-        assert time.monotonic() - began < 2.0 and car.sent[before][1:] == NEUTRAL
+        assert time.monotonic() - began < 10.0 and car.sent[before][1:] == NEUTRAL
     finally:
         car.go.set()
         asking.join()
@@ -208,7 +211,7 @@ def test_a_stop_waits_for_no_other_call(name, tmp_path):
 def test_a_command_that_waits_for_its_turn_is_not_sent_after_a_stop(tmp_path):
     """Somebody looks, the driver's command waits for that, and a third one stops the car meanwhile."""
     address = str(tmp_path / "car")
-    car = served(address, Held("observe"))
+    car = served(address, Held("observe"), CALM)
     backend = begin(address, car, patience=30.0)
     car.hold()
     with Caller(address) as looking:
@@ -228,7 +231,7 @@ def test_a_command_that_waits_for_its_turn_is_not_sent_after_a_stop(tmp_path):
 
 def test_who_comes_last_is_heard_though_all_places_are_taken(tmp_path):
     address = str(tmp_path / "car")
-    car = served(address, still())
+    car = served(address, still(), CALM)
     backend = begin(address, car)
     threads = threading.active_count()
     callers = [Caller(address) for _ in range(3 * MOST_CALLERS)]
@@ -264,7 +267,7 @@ def test_lost_heartbeat(tmp_path):
 @pytest.mark.parametrize("how", ["hangs up", "dies"])
 def test_a_driver_that_is_gone(how, tmp_path):
     address = str(tmp_path / "car")
-    car = served(address, still(), SupervisorConfig(stale_after=30.0))  # the heartbeat is not what does it
+    car = served(address, still(), CALM)  # the heartbeat is not what does it
     backend = begin(address, car)
     if how == "dies":
         backend._socket.sendall(b'{"id": 1, "call": "comm')  # in the middle of a line
@@ -275,7 +278,7 @@ def test_a_driver_that_is_gone(how, tmp_path):
 def test_speed(tmp_path):
     """Nothing that pushes on beyond the cap; braking is let through. The controller has no rule of its own here."""
     address = str(tmp_path / "car")
-    car = served(address, still(noise=0.0), SupervisorConfig(speed_cap=0.5, **FREE))
+    car = served(address, still(noise=0.0), SupervisorConfig(speed_cap=0.5, **FREE, **PATIENT))
     backend = begin(address, car, throttle=0.4, steer=0.0)
     wait_until(lambda: not (time.sleep(0.02), drive(backend, throttle=0.4, steer=0.0))[1].accepted)
     assert car.truth()[3] > 0.5 and last(car)[1] == 0.0
@@ -286,7 +289,7 @@ def test_speed(tmp_path):
 def test_field(tmp_path):
     """Half a metre ahead of the start the field ends. The car is stopped there, and not driven off."""
     address = str(tmp_path / "car")
-    car = served(address, still(noise=0.0), SupervisorConfig(field_x=(0.9, 2.0)))
+    car = served(address, still(noise=0.0), SupervisorConfig(field_x=(0.9, 2.0), **PATIENT))
     backend = begin(address, car, throttle=0.4, steer=0.0)
     wait_until(lambda: not (time.sleep(0.02), drive(backend, throttle=0.4, steer=0.0))[1].accepted)
     assert car.truth()[0] < 0.9 and last(car) == NEUTRAL
@@ -303,7 +306,7 @@ def test_frames_that_are_lost(tmp_path):
     car = served(address, still(noise=0.0), SupervisorConfig(**FREE))
     backend = begin(address, car)
     car.blackout(0.0, 1e9)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while drive(backend).accepted:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -313,7 +316,7 @@ def test_frames_that_are_lost(tmp_path):
 
 def test_a_command_that_is_late_or_too_strong(tmp_path, capfd):
     address = str(tmp_path / "car")
-    car = served(address, still(late_limit=0.9))
+    car = served(address, still(late_limit=0.9), CALM)
     backend = begin(address, car)
     ack = backend.command(0.0, 0.2, time.monotonic() - 1.0)
     assert not ack.accepted and ack.late_by == pytest.approx(1.0, abs=0.5) and last(car) == NEUTRAL
@@ -326,7 +329,7 @@ def test_a_command_that_is_late_or_too_strong(tmp_path, capfd):
 @pytest.mark.parametrize("name", ["observe", "command", "reset", "health"])
 def test_a_driver_of_the_car_that_raises(name, tmp_path, capfd):
     address = str(tmp_path / "car")
-    car = served(address, still())
+    car = served(address, still(), CALM)
     backend = begin(address, car)
 
     def broken(*args, **options):
@@ -340,7 +343,7 @@ def test_a_driver_of_the_car_that_raises(name, tmp_path, capfd):
     delattr(car, name)
     backend.close()
     begin(address, car).close()  # the server lives
-    deadline, said = time.monotonic() + 10, ""
+    deadline, said = time.monotonic() + 60, ""
     while "hung up after the car failed in" not in said:
         said += capfd.readouterr().err
         assert time.monotonic() < deadline
@@ -407,7 +410,7 @@ MALFORMED = [
 @pytest.mark.parametrize("who", ["driver", "stranger"])
 def test_a_malformed_line_stops_the_car_whoever_sends_it(who, line, tmp_path, capfd):
     address = str(tmp_path / "car")
-    car = served(address, still(), SupervisorConfig(stale_after=30.0))
+    car = served(address, still(), CALM)
     backend, sent = begin(address, car), len(car.sent)
     if who == "driver":
         backend._socket.sendall(line)
@@ -481,7 +484,7 @@ def test_a_signal_stops_the_car_and_removes_the_socket(name, tmp_path):
         wait_until(lambda: drive(backend).accepted)
         process.send_signal(getattr(signal, name))
         process.send_signal(getattr(signal, name))  # once more, while it stops
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()
