@@ -234,14 +234,13 @@ def test_who_comes_last_is_heard_though_all_places_are_taken(tmp_path):
     car = served(address, still(), CALM)
     backend = begin(address, car)
     threads = threading.active_count()
-    callers = [Caller(address) for _ in range(3 * MOST_CALLERS)]
-    assert drive(backend).accepted  # the driver keeps its place
-    stop(address)
-    assert last(car) == NEUTRAL
-    wait_until(lambda: threading.active_count() < threads + MOST_CALLERS)
-    for caller in callers:
-        with caller:
-            pass
+    with contextlib.ExitStack() as callers:
+        for _ in range(3 * MOST_CALLERS):
+            callers.enter_context(Caller(address))
+        assert drive(backend).accepted  # the driver keeps its place
+        stop(address)
+        assert last(car) == NEUTRAL
+        wait_until(lambda: threading.active_count() < threads + MOST_CALLERS)
     backend.close()
 
 
