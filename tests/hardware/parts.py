@@ -1,6 +1,8 @@
 """Policies, trainers and cars for the tests; the trainers and cars also by name, module:function."""
 
+import contextlib
 import hashlib
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from sombrl.hardware.campaign import Campaign
 from sombrl.hardware.learner import LearnerClient
 from sombrl.hardware.policy import Actor
 from sombrl.hardware.registry import read_options
+from sombrl.hardware.remote import RemoteBackend
+from sombrl.hardware.server import serve
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,3 +118,38 @@ class Inline(LearnerClient):
             config = campaign.config
             actor, metrics = self.train(campaign.episodes(number), config, number, config.seed, campaign.learner)
             actor.save(campaign.policy_path(number), {"metrics": metrics, "seconds": 0.0})
+
+
+class Recorded(Car):
+    """Remembers what it was sent."""
+
+    def __init__(self, config):
+        self.sent = []
+        super().__init__(config)
+
+    def _send(self, now, steer, throttle):
+        self.sent.append((now, steer, throttle))
+        super()._send(now, steer, throttle)
+
+
+def served(address, car=None, limits=None, **options):
+    """A car in this process that others can drive; the simulated one if no other is given."""
+    car, ready = Recorded(SimConfig(**options)) if car is None else car, threading.Event()
+    threading.Thread(target=serve, args=(car, address), kwargs={"config": limits, "ready": ready}, daemon=True).start()
+    assert ready.wait(60)
+    return car
+
+
+@contextlib.contextmanager
+def remote(address, **options):
+    """The controller's end, connected."""
+    with contextlib.closing(RemoteBackend(address, **{"patience": 1.0, **options})) as backend:
+        backend.connect()
+        yield backend
+
+
+def wait_until(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -266,6 +266,7 @@ def test_only_the_number_of_episodes_may_change(finished):
         ("run c --backend replay --trainer random", "--backend-options"),
         ("run c --backend replay --backend-options log=nothing.npz --trainer random", "there is no file nothing.npz"),
         ("run c --backend remote --backend-options address=./nobody --trainer random", "no car answers"),
+        ("run c --backend remote --backend-options address=lab:5001 --trainer random", "make an SSH tunnel"),
         ("run c --trainer randmo", 'did you mean "random"'),
         ("run c --trainer random --trainer-options wdith=3", 'did you mean "width"'),
         ("run c --trainer gp-icem", "plans instead of learning"),

@@ -1,5 +1,6 @@
 """The two kinds of file of a campaign: arrays with a JSON dictionary, and a log of events. Neither can hold code."""
 
+import abc
 import datetime
 import hashlib
 import io
@@ -83,7 +84,15 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-class EventLog:
+class AbstractLog(abc.ABC):
+    """What a supervisor tells its events to."""
+
+    @abc.abstractmethod
+    def add(self, event: str, **details: Any) -> None:
+        """One event."""
+
+
+class EventLog(AbstractLog):
     """interventions.jsonl: a line of strict JSON per event, handed to the system at once: a killed process loses none.
 
     Unlike the metrics a line is not synced to the disk, because it is written while the car moves.

@@ -12,7 +12,7 @@ from sombrl.config.suggestions import nearest
 from sombrl.errors import SombrlError
 from sombrl.hardware.backend import CarBackend
 from sombrl.hardware.episode import ReplayBackend
-from sombrl.hardware.remote import RemoteBackend
+from sombrl.hardware.remote import RemoteBackend, RemoteConfig
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
 
 if TYPE_CHECKING:
@@ -25,10 +25,15 @@ def _sim(**options: Any) -> SimBackend:
     return SimBackend(from_json(SimConfig, options, "--backend-options "))
 
 
+def _remote(**options: Any) -> RemoteBackend:
+    config = from_json(RemoteConfig, options, "--backend-options ")
+    return RemoteBackend(config.address, config.patience)
+
+
 BACKENDS: dict[str, tuple[Callable[..., CarBackend], Callable[..., Any]]] = {
     "sim": (_sim, SimConfig),
     "replay": (ReplayBackend, ReplayBackend),
-    "remote": (RemoteBackend, RemoteBackend),
+    "remote": (_remote, RemoteConfig),
 }
 """What makes each, and whose parameters are its options. Others are module:name, anything that makes a `CarBackend`."""
 

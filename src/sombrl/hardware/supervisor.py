@@ -29,7 +29,7 @@ from sombrl.config.check import Configuration
 from sombrl.errors import RunFault, SombrlError
 from sombrl.hardware.backend import CarBackend, Observation
 from sombrl.hardware.episode import REASONS
-from sombrl.hardware.files import EventLog
+from sombrl.hardware.files import AbstractLog, EventLog
 
 NEUTRAL = np.zeros(2)
 
@@ -87,11 +87,11 @@ class Supervisor:
         self,
         backend: CarBackend,
         config: SupervisorConfig | None = None,
-        log: EventLog | None = None,
+        log: AbstractLog | None = None,
         stop_requested: Callable[[], bool] = lambda: False,
     ):
         self.backend, self.config = backend, SupervisorConfig() if config is None else config
-        self.log = EventLog() if log is None else log
+        self.log: AbstractLog = EventLog() if log is None else log
         self._stop_requested = stop_requested
         self._lock = threading.RLock()
         self._armed = threading.Event()
@@ -233,7 +233,8 @@ class Supervisor:
                 age = clock.now() - self._sent_at
                 if age <= limit or not self._armed.is_set():
                     continue
-                self.backend.stop()
+                with suppress(Exception):  # a backend that breaks its word is asked again
+                    self.backend.stop()
                 new, self._stale_command = not self._stale_command, True
             if new:
                 self.interventions += 1
