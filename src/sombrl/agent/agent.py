@@ -21,6 +21,7 @@ from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.maker import EnvMaker
+from sombrl.envs.trust import NO_WORD, Word
 from sombrl.errors import SombrlError
 from sombrl.records import AbstractTask
 from sombrl.storage import checkpoint
@@ -50,12 +51,17 @@ class PredictState:
 class Agent:
     """An algorithm on an environment, for one or several seeds. `sombrl.GPICEM` and its siblings make these."""
 
-    def __init__(self, algorithm: str, config: Any, run_config: RunConfig, env: Any = None):
-        """`env` is an object in place of the name in `run_config`; then `load` must be given it again."""
+    def __init__(self, algorithm: str, config: Any, run_config: RunConfig, env: Any = None, *, word: Word = NO_WORD):
+        """`env` is an object in place of the name in `run_config`; then `load` must be given it again.
+
+        `word` is what the user has said about code that other runs name, which this one may begin from.
+        """
         if algorithm not in ALGORITHMS:
             raise nearest(algorithm, ALGORITHMS, "algorithm")
         keep_programs()
         self.algorithm = algorithm
+        # Whoever made this agent has named its environment.
+        self._word = dataclasses.replace(word, named=word.named | {run_config.env})
         self.trainer: Trainer[Any] = ALGORITHMS[algorithm].make_trainer(
             config, run_config, EnvMaker.of(run_config, env)
         )
@@ -100,9 +106,9 @@ class Agent:
 
     def prepare(self) -> None:
         """Do what comes before the first iteration and can be refused."""
-        from sombrl.agent.make import load
+        from sombrl.agent.make import load_with
 
-        self.trainer.prepare(lambda path: load(path).trainer)
+        self.trainer.prepare(lambda path: load_with(self._word, path).trainer)
 
     def rows(self, report: Report) -> list[dict[str, Any]]:
         """One row of metrics per seed. Everything but the `time/` fields is reproducible."""

@@ -95,7 +95,6 @@ def main(argv: list[str] | None = None) -> None:
     from sombrl.storage.program_cache import keep_programs
 
     keep_programs()
-    sys.path.insert(0, os.getcwd())  # for --env module:Id-v0 with a module of the user's; a console script lacks it
     usual = sys.unraisablehook
     sys.unraisablehook = functools.partial(_insist, usual)
     try:

@@ -40,7 +40,10 @@ def check_env(
     """
     from sombrl.config.run import RunConfig
     from sombrl.envs.check import check_env as check
+    from sombrl.envs.trust import import_from_here, module_of
 
+    if module_of(env):
+        import_from_here()
     kwargs = RunConfig(env_kwargs=env_kwargs).env_options
     findings = check(env, env_kwargs=kwargs, episode_length=episode_length)
     if len(findings) == 1 and findings[0].level == "error":  # it could not even be made

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import load
+from sombrl.agent.make import load_with
 from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.trust import NO_WORD, Word
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.video import check_video, film_rate, write_video
 from sombrl.storage.files import sync_folder, write_synced
@@ -21,7 +22,13 @@ BOOTSTRAP_DRAWS = 10_000
 
 
 def evaluate_run(
-    run: Path, *, episodes: int, explore: bool = False, task: str | None = None, video: Path | None = None
+    run: Path,
+    *,
+    episodes: int,
+    explore: bool = False,
+    task: str | None = None,
+    video: Path | None = None,
+    word: Word = NO_WORD,
 ) -> None:
     """Print the returns of `episodes` episodes per seed and add them to the run's eval.json.
 
@@ -33,7 +40,7 @@ def evaluate_run(
     if video is not None:
         check_video(video)
     record_path = Path(run) / "eval.json"
-    agent = load(run)
+    agent = load_with(word, run)
     _read(record_path)  # a damaged record is refused now, not after the episodes
     for note in agent.notes:
         print(note, file=sys.stderr)

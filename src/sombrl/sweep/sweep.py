@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sombrl.envs.trust import NO_WORD, Word
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.cell import TrainCell
 from sombrl.runs.cell_folder import CellFolder
@@ -31,12 +32,17 @@ HEADLINES = (
 
 
 def open_sweep(
-    path: Path, name: str, cells: Sequence[TrainCell], backend: Callable[[], AbstractBackend], **more: Any
+    path: Path,
+    name: str,
+    cells: Sequence[TrainCell],
+    backend: Callable[[], AbstractBackend],
+    word: Word = NO_WORD,
+    **more: Any,
 ) -> tuple[SweepPlace, AbstractBackend]:
     """The folder of a sweep, new or the one that was begun with the same cells; refuses any other.
 
     The backend is made in between: where it is not to be had, nothing is left behind. `more` is what else must be the
-    same, plain JSON: what `sombrl tune` searches over.
+    same, plain JSON: what `sombrl tune` searches over. `word` is what the user has said about environments of cells.
     """
     asked = {"format": 1, "name": name, "cells": [cell_to_json(cell) for cell in cells], **more}
     ours = json.loads(json.dumps(asked))
@@ -50,7 +56,7 @@ def open_sweep(
         _require_same(path, ours)
     elif path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
         raise SombrlError(f"{path} is not empty and no sweep: choose another --out.")
-    place, made = SweepPlace(path), backend()
+    place, made = SweepPlace(path, word), backend()
     if not begun:
         _write_new(path / "sweep.json", json.dumps(ours, indent=1))
         _require_same(path, ours)  # another process may have been quicker

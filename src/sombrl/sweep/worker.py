@@ -53,6 +53,8 @@ class Job:
             "cells": list(self.cells),
             "command": list(self.command),
             "folder": os.getcwd(),
+            # For --env module:Id-v0 with a module of the user's.
+            "imports_from_here": os.getcwd() in sys.path,
             # What decides how programs are compiled, and so their last bits, is the same on every node.
             "environment": {name: os.environ[name] for name in os.environ if name.startswith(("JAX_", "XLA_"))},
         }
@@ -72,7 +74,8 @@ class Worker:
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "ab") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sombrl.sweep.worker"],
+                # -P: the current folder may be a stranger's.
+                [sys.executable, "-P", "-m", "sombrl.sweep.worker"],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -168,10 +171,12 @@ def main() -> None:
     # Slurm sends its warning to every process of a job; the one that started us acts on it.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_lifeline, daemon=True).start()
-    sys.path.insert(0, os.getcwd())  # for --env module:Id-v0, as on the command line
 
+    from sombrl.envs.trust import import_from_here
     from sombrl.storage.program_cache import keep_programs
 
+    if job.get("imports_from_here"):
+        import_from_here()
     keep_programs()
     code = run(job_from_json(job))
     sys.stdout.flush()
