@@ -9,8 +9,9 @@ import sys
 import pytest
 
 import sombrl
+from sombrl.cli.app import main
 from sombrl.records import SombrlError
-from tests.small import SMALL_FLAGS, call, small
+from tests.small import SMALL_FLAGS, call
 
 PAYLOAD = """
 import pathlib
@@ -24,7 +25,8 @@ gymnasium.register("X-v0", "gymnasium.envs.classic_control:PendulumEnv", max_epi
 def trained(tmp_path_factory):
     """A run on Pendulum-v1, which needs no word."""
     folder = tmp_path_factory.mktemp("runs") / "p"
-    small("Pendulum-v1", episodes=1).learn(6).save(folder)
+    flags = ["--env", "Pendulum-v1", "--episodes", "1", "--no-tensorboard", "--out", str(folder)]
+    main(["train", "gp-icem", *flags, *SMALL_FLAGS])
     return folder
 
 
@@ -87,7 +89,7 @@ SRC = {"PYTHONPATH": os.path.dirname(os.path.dirname(sombrl.__file__))}
 
 def test_modules_in_the_current_folder_shadow_nothing(trained, tmp_path):
     """A stranger's folder may hold a file with the name of a package that a command imports late."""
-    for name in ("tyro_extra", "tensorboardX", "PIL", "pygame", "shimmy", "matplotlib"):
+    for name in ("tensorboardX", "PIL", "pygame", "shimmy", "dm_control"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'w')\nraise SystemExit(7)\n")
     shutil.copytree(trained, tmp_path / "p")
     command = [sys.executable, "-m", "sombrl", "eval", "p", "--episodes", "1"]

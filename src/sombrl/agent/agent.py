@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from sombrl.algorithms import ALGORITHMS
+from sombrl.config.binding import LENGTH, OF_A_PART, require_same
+from sombrl.config.check import shown
 from sombrl.config.json import to_json
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
@@ -23,6 +25,7 @@ from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.maker import EnvMaker
 from sombrl.envs.trust import NO_WORD, Word
 from sombrl.errors import SombrlError
+from sombrl.optional import first_line
 from sombrl.records import AbstractTask
 from sombrl.storage import checkpoint
 from sombrl.storage.program_cache import keep_programs
@@ -31,6 +34,9 @@ from sombrl.training import report as reports
 from sombrl.training.base import Mode, OnDecision, Report, Trainer, ignore
 from sombrl.training.play import OnStep
 from sombrl.training.progress import Progress
+
+SETTINGS = "settings"
+"""Where a checkpoint's metadata have the configuration that it belongs to."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,16 +198,31 @@ class Agent:
     def save_checkpoint(self, folder: RunFolder) -> None:
         """Commit the state after the last finished iteration."""
         snapshot = self.trainer.snapshot()
-        checkpoint.save(folder.checkpoints, self.iteration, snapshot.tree, snapshot.meta, free=snapshot.free)
+        meta = snapshot.meta | {SETTINGS: self.to_json()}
+        checkpoint.save(folder.checkpoints, self.iteration, snapshot.tree, meta, free=snapshot.free)
 
     def restore(self, folder: RunFolder) -> "Agent":
         """Go on from the newest whole checkpoint of a run; what was damaged is told in `notes`."""
 
-        def load(like: Any) -> tuple[Any, dict[str, Any]]:
-            tree, meta, self.notes = folder.load_latest(like)
+        free = (*LENGTH, *(OF_A_PART if folder.parts else ()))
+
+        def accept(path: Path, meta: dict[str, Any]) -> None:
+            if meta.get("iteration") != int(path.name[-8:]):  # somebody has signed it anew
+                raise checkpoint.Damaged(path, f"manifest.json: its iteration is {shown(meta.get('iteration'))}")
+            if (saved := meta.get(SETTINGS)) is not None:  # checkpoints of earlier versions have none
+                require_same(folder.path, saved, self.to_json(), free)
+
+        def load(make_like: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
+            tree, meta, self.notes = folder.load_latest(make_like, accept=accept, outline=self.trainer.outline())
             return tree, meta
 
-        self.trainer.restore(load)
+        try:
+            self.trainer.restore(load)
+        except (KeyError, IndexError, ValueError, TypeError, OverflowError) as error:
+            raise SombrlError(
+                f"the checkpoint of {folder.path} does not hold what {self.algorithm} saves ({first_line(error)}): "
+                "restore it from a copy."
+            ) from error
         return self
 
     def to_json(self) -> dict[str, Any]:

@@ -112,11 +112,14 @@ class RunFolder:
             raise SombrlError(f"{self.path / GROUP} is damaged, it names no parts: restore it from a copy.")
         return [RunFolder(self.path / name) for name in names]
 
-    def load_latest(self, like: Any) -> tuple[Any, dict[str, Any], list[str]]:
+    def load_latest(
+        self, like: Any, *, accept: checkpoint.Accept = checkpoint.accept_any, outline: Any = None
+    ) -> tuple[Any, dict[str, Any], list[str]]:
         """The newest whole checkpoint, of all parts where there are some: tree, metadata, and what was damaged."""
         if not self.parts:
-            return checkpoint.load_latest(self.checkpoints, like)
-        return checkpoint.load_joined(self.path, [part.checkpoints for part in self.parts], like)
+            return checkpoint.load_latest(self.checkpoints, like, accept=accept, outline=outline)
+        folders = [part.checkpoints for part in self.parts]
+        return checkpoint.load_joined(self.path, folders, like, accept=accept, outline=outline)
 
     @property
     def saved_iteration(self) -> int:
