@@ -1,6 +1,7 @@
 """The command line: a table of commands, each of which is imported when it runs. Bad input is one sentence."""
 
 import dataclasses
+import errno
 import functools
 import importlib
 import os
@@ -13,6 +14,7 @@ from typing import Any
 from sombrl.cli.parser import call, plain_errors
 from sombrl.config.suggestions import nearest
 from sombrl.errors import RunFault, SombrlError
+from sombrl.output import guarded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,13 +86,23 @@ def usage() -> str:
 
 def main(argv: list[str] | None = None) -> None:
     """Run a command; bad input is one sentence and exit code 2, a fault while running one and 1."""
-    argv = sys.argv[1:] if argv is None else argv
+    with guarded() as out:
+        code = run(sys.argv[1:] if argv is None else argv)
+        out.flush()
+        if out.lost is not None and out.lost.errno != errno.EPIPE and not code:
+            code = _say(f"cannot write to the standard output: {out.lost.strerror}; the work itself is done.", 1)
+    if code:
+        sys.exit(code)
+
+
+def run(argv: list[str]) -> int:
+    """Run a command; its exit code."""
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(usage())
-        return
+        return 0
     if argv[0] == "--version":
         print(f"sombrl {__import__('sombrl').__version__}")
-        return
+        return 0
     from sombrl.runs.train import Interrupted
     from sombrl.storage.program_cache import keep_programs
 
@@ -103,22 +115,25 @@ def main(argv: list[str] | None = None) -> None:
         with plain_errors():
             COMMANDS[argv[0]](argv[1:])
     except SombrlError as error:
-        _stop(str(error), 2)
+        return _say(str(error), 2)
     except RunFault as error:
-        _stop(str(error), 1)
+        return _say(str(error), 1)
     except Interrupted as stopped:
-        _stop(str(stopped), 130)
+        return _say(str(stopped), 130)
     except KeyboardInterrupt:
-        _stop("stopped.", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
+        return _say("stopped.", 130)
+    except MemoryError as error:
+        return _say(f"this machine has not enough memory ({str(error) or 'none is left'}): ask for less.", 1)
     except Exception as error:
         if os.environ.get("SOMBRL_DEBUG"):
             traceback.print_exc()
+        if "RESOURCE_EXHAUSTED" in str(error):
+            return _say("the device is out of memory: ask for less, such as a smaller capacity or fewer seeds.", 1)
         kind = type(error).__name__
-        _stop(f"an error in sombrl itself, {kind}: {error} (SOMBRL_DEBUG=1 shows the trace; please report it)", 1)
+        return _say(f"an error in sombrl itself, {kind}: {error} (SOMBRL_DEBUG=1 shows the trace; please report it)", 1)
     finally:
         sys.unraisablehook = usual
+    return 0
 
 
 def _insist(usual: Any, ignored: Any) -> None:
@@ -130,6 +145,6 @@ def _insist(usual: Any, ignored: Any) -> None:
         usual(ignored)
 
 
-def _stop(sentence: str, code: int) -> None:
+def _say(sentence: str, code: int) -> int:
     print(f"sombrl: {' '.join(sentence.split())}", file=sys.stderr)
-    sys.exit(code)
+    return code

@@ -24,6 +24,7 @@ from sombrl.errors import RunFault, SombrlError
 from sombrl.hardware.campaign import Campaign
 from sombrl.hardware.files import read_json
 from sombrl.hardware.registry import find_trainer, require_word
+from sombrl.output import guarded
 from sombrl.storage.files import write_whole
 from sombrl.storage.provenance import provenance
 
@@ -215,4 +216,6 @@ def _fail(heartbeat: Heartbeat | None, sentence: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with guarded():
+        ended = main()
+    sys.exit(ended)

@@ -1,5 +1,6 @@
 """`sombrl eval`: returns of a trained agent on episodes it has never seen, as a table, a record, a film."""
 
+import contextlib
 import datetime
 import fcntl
 import json
@@ -17,6 +18,7 @@ from sombrl.envs.trust import NO_WORD, Word
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.video import check_video, film_rate, write_video
 from sombrl.storage.files import sync_folder, write_synced
+from sombrl.storage.run_folder import RunFolder
 
 BOOTSTRAP_DRAWS = 10_000
 
@@ -39,6 +41,7 @@ def evaluate_run(
         raise SombrlError(f"--episodes must be at least 1, not {episodes}.")
     if video is not None:
         check_video(video)
+    RunFolder.open(Path(run)).refuse_links()
     record_path = Path(run) / "eval.json"
     agent = load_with(word, run)
     _read(record_path)  # a damaged record is refused now, not after the episodes
@@ -167,4 +170,5 @@ def _extend(path: Path, evaluation: dict[str, Any]) -> None:
     except OSError as error:
         raise RunFault(f"cannot write {path}: {error.strerror or error}.") from error
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a disk that cannot be written, which was said above
+            aside.unlink(missing_ok=True)

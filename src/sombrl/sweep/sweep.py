@@ -18,12 +18,14 @@ from sombrl.runs.cell import TrainCell
 from sombrl.runs.cell_folder import CellFolder
 from sombrl.runs.headlines import Headline, table
 from sombrl.runs.in_turn import cells_manifest
-from sombrl.storage.files import write_whole
+from sombrl.storage.files import refuse_links, write_whole
 from sombrl.storage.results import rows_text
 from sombrl.sweep.driver import AbstractBackend, complete
 from sombrl.sweep.places import SweepPlace, read_sweep
 from sombrl.sweep.spec import cell_to_json
 
+OWN = ("sweep.json", "driver.json", "jobs.json", "cells", "trials", "logs", "results.csv", "results.json", "study.db")
+"""What is written in a sweep's folder."""
 HEADLINES = (
     Headline("rollout/ep_rew_mean", "return, last 3", last=3),
     Headline("rollout/average_reward", "reward per decision"),
@@ -51,6 +53,7 @@ def open_sweep(
             raise SombrlError(f"{path} lies inside the sweep {parent}: choose another --out.")
     if path.exists() and not path.is_dir():
         raise SombrlError(f"{path} is a file: choose another --out.")
+    refuse_links(path, OWN)
     begun = (path / "sweep.json").exists()
     if begun:
         _require_same(path, ours)

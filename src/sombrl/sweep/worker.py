@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sombrl.output import guarded
 from sombrl.sweep.places import AbstractPlace, place_from_json
 
 BUSY = 75
@@ -178,8 +179,8 @@ def main() -> None:
     if job.get("imports_from_here"):
         import_from_here()
     keep_programs()
-    code = run(job_from_json(job))
-    sys.stdout.flush()
+    with guarded():
+        code = run(job_from_json(job))
     sys.exit(code)
 
 
