@@ -19,6 +19,8 @@ from sombrl.records import SombrlError
         ("my_env:Id-v0", "my_env"),
         ("runs.stranger.payload:X-v0", "runs.stranger.payload"),
         ("a:b:Id-v0", "a:b"),
+        ("sombrl.envs.rc_car_gym:RCCar-v0", None),
+        ("sombrl_of_a_stranger:Id-v0", "sombrl_of_a_stranger"),
     ],
 )
 def test_only_module_names_import_something(env, module):

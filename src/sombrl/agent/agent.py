@@ -201,15 +201,19 @@ class Agent:
         meta = snapshot.meta | {SETTINGS: self.to_json()}
         checkpoint.save(folder.checkpoints, self.iteration, snapshot.tree, meta, free=snapshot.free)
 
-    def restore(self, folder: RunFolder) -> "Agent":
-        """Go on from the newest whole checkpoint of a run; what was damaged is told in `notes`."""
+    def restore(self, folder: RunFolder, *, bound: bool = False) -> "Agent":
+        """Go on from the newest whole checkpoint of a run; what was damaged is told in `notes`.
+
+        `bound`: refuse one that was made with other settings than this agent's, as `load` does. Otherwise it is enough
+        that the arrays fit: an agent that plans with more samples can take over what another has learned.
+        """
 
         free = (*LENGTH, *(OF_A_PART if folder.parts else ()))
 
         def accept(path: Path, meta: dict[str, Any]) -> None:
             if meta.get("iteration") != int(path.name[-8:]):  # somebody has signed it anew
                 raise checkpoint.Damaged(path, f"manifest.json: its iteration is {shown(meta.get('iteration'))}")
-            if (saved := meta.get(SETTINGS)) is not None:  # checkpoints of earlier versions have none
+            if bound and (saved := meta.get(SETTINGS)) is not None:  # checkpoints of earlier versions have none
                 require_same(folder.path, saved, self.to_json(), free)
 
         def load(make_like: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:

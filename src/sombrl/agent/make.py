@@ -55,7 +55,7 @@ def load_with(word: Word, path: str | pathlib.Path, env: Any = None, *, fresh: b
         agent = Agent(algorithm, config, run_config, env, word=word)
     except SombrlError as error:
         raise SombrlError(f"{folder.path / 'config.json'}: {error}") from error
-    return agent if fresh else agent.restore(folder)
+    return agent if fresh else agent.restore(folder, bound=True)
 
 
 def make(algorithm: str, env: Any, *, config: Any = None, **settings: Any) -> Agent:

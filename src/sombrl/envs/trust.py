@@ -51,9 +51,10 @@ NO_WORD = Word()
 
 def module_of(env: str) -> str | None:
     """The module that the name of an environment has imported; None where sombrl or Gymnasium knows the name."""
-    if env in WORLDS or env.startswith(PREFIXES):
+    module = env.rpartition(":")[0]
+    if env in WORLDS or env.startswith(PREFIXES) or f"{module}.".startswith("sombrl."):
         return None
-    return env.rpartition(":")[0] or None
+    return module or None
 
 
 def require_word(run: RunConfig, word: Word, again: str = "--env ") -> None:

@@ -63,7 +63,7 @@ def to_minari(run: Agent | str | Path, dataset: str, *, seed: int | None = None,
     minari = _minari()
     root, final = _place(dataset)
     agent = run if isinstance(run, Agent) else load_with(word, run)
-    for note in agent.notes:  # of a damaged checkpoint: the replay is then an older one
+    for note in [] if agent is run else agent.notes:  # of a damaged checkpoint: the replay is then an older one
         print(note, file=sys.stderr)
     if seed is not None:
         agent.row_of(seed)  # refuses one that is not there

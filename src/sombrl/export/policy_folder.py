@@ -63,7 +63,7 @@ def export_policy(
     out = Path(out)
     check_new(out, "--out")
     agent = run if isinstance(run, Agent) else load_with(word, run)
-    for note in agent.notes:  # of a damaged checkpoint: the policy is then an older one
+    for note in [] if agent is run else agent.notes:  # of a damaged checkpoint: the policy is then an older one
         print(note, file=sys.stderr)
     with jax.default_matmul_precision("highest"):  # a GPU would round the recorded actions to TF32
         exported = describe(agent, agent.seeds[0] if seed is None else seed)

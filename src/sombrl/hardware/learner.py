@@ -27,6 +27,7 @@ from sombrl.hardware.registry import find_trainer, require_word
 from sombrl.output import guarded
 from sombrl.storage.files import write_whole
 from sombrl.storage.provenance import provenance
+from sombrl.storage.run_folder import RunFolder
 
 POLL = 0.05  # seconds between two looks at the folder
 BEAT = 0.5  # seconds between two heartbeats
@@ -60,6 +61,7 @@ class LearnerClient:
         if self.external or (self._process is not None and self._process.poll() is None):
             return
         self.campaign.learner.mkdir(exist_ok=True)
+        RunFolder(self.campaign.learner).refuse_links()
         (self.campaign.learner / "heartbeat.json").unlink(missing_ok=True)  # of an earlier process
         cache = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made when JAX is imported
         given = {} if cache is None else {"JAX_COMPILATION_CACHE_DIR": cache}  # the command line's, if any

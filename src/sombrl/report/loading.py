@@ -15,7 +15,7 @@ import numpy as np
 
 from sombrl.errors import RunFault, SombrlError
 from sombrl.optional import first_line
-from sombrl.storage.files import refuse_links
+from sombrl.storage.files import read_file, refuse_links
 from sombrl.storage.results import COLUMNS, Row, read_rows
 from sombrl.storage.run_folder import RunFolder, is_text
 
@@ -182,7 +182,7 @@ def _task(run: dict[str, Any]) -> str:
 
 def _evaluations(path: Path) -> tuple[dict[str, Any], ...]:
     try:
-        evaluations = json.loads((path / "eval.json").read_text())
+        evaluations = json.loads(read_file(path / "eval.json"))
         if not is_text(evaluations):
             raise ValueError("no text")
         found = tuple(one for one in evaluations if {"settings", "returns"} <= one.keys())
@@ -291,7 +291,7 @@ _REFUSE = object()
 def _json(path: Path, missing: Any = _REFUSE) -> Any:
     """The dictionary of a JSON file; `missing`, if given, where there is none that can be read."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(read_file(path))
         if not isinstance(content, dict) or not is_text(content):
             raise ValueError("not a dictionary of texts and numbers")
         return content

@@ -17,7 +17,7 @@ from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.trust import NO_WORD, Word
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.video import check_video, film_rate, write_video
-from sombrl.storage.files import sync_folder, write_synced
+from sombrl.storage.files import read_file, sync_folder, write_synced
 from sombrl.storage.run_folder import RunFolder
 
 BOOTSTRAP_DRAWS = 10_000
@@ -150,10 +150,10 @@ def _read(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        evaluations = json.loads(path.read_text())
+        evaluations = json.loads(read_file(path))
         if not isinstance(evaluations, list):
             raise ValueError("not a list")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SombrlError(f"{path} cannot be read as a list of evaluations ({error}): move it away.") from error
     return evaluations
 

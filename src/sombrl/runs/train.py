@@ -11,6 +11,7 @@ import jax
 
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import load_with
+from sombrl.algorithms.check import advice
 from sombrl.config.run import RunConfig
 from sombrl.envs.trust import NO_WORD, Word, again
 from sombrl.errors import RunFault, SombrlError
@@ -49,6 +50,8 @@ def train(
     until = agent.planned_iterations  # refuses --decisions where there are episodes
     agent.prepare()
     opening = agent.trainer.opening()
+    for line in advice(algorithm, agent.envs.spec):
+        print(f"sombrl: {line}", file=sys.stderr)
     check_every(checkpoint_every)
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
     for line in opening:

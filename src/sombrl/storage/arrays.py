@@ -60,6 +60,8 @@ def is_plain(dtype: np.dtype) -> bool:
 def _reading(folder: Path, read: Any) -> Any:
     try:
         # Opened here because np.load leaves its own handle open when the archive is bad.
+        if not (folder / NAME).is_file() and (folder / NAME).exists():
+            raise BadArrays("is no file")
         with open(folder / NAME, "rb") as file:
             return read(file)
     except BadArrays:

@@ -26,7 +26,7 @@ import numpy as np
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage.arrays import NAME as ARRAYS
 from sombrl.storage.arrays import BadArrays, array_checksum, check_arrays, is_plain, read_arrays
-from sombrl.storage.files import sync_folder, write_synced
+from sombrl.storage.files import read_file, sync_folder, write_synced
 from sombrl.storage.joining import joined_array, joined_entry, joined_free
 from sombrl.storage.provenance import versions
 
@@ -320,7 +320,7 @@ def _prune(folder: Path, number: int, keep: int) -> None:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text())
+        manifest: dict[str, Any] = json.loads(read_file(path / "manifest.json"))
         checksum = manifest.pop("checksum")
         intact = checksum == _manifest_checksum(manifest)
     except FileNotFoundError:

@@ -1,9 +1,11 @@
 """Files that are there complete, or not at all: written aside, synced to the disk, then renamed."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +43,18 @@ def check_parents(path: Path, flag: str) -> None:
     there = next((parent for parent in Path(path).parents if os.path.lexists(parent)), Path())
     if not there.is_dir():
         raise SombrlError(f"{there} is no folder, so that {path} cannot be in it: choose another {flag}.")
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file. Anything else raises OSError: a pipe that nobody writes to would block without end."""
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is no file", str(path))
+        return file.read()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage import checkpoint
-from sombrl.storage.files import check_parents, is_locked, refuse_links, sync_folder, write_synced
+from sombrl.storage.files import check_parents, is_locked, read_file, refuse_links, sync_folder, write_synced
 from sombrl.storage.provenance import provenance
 
 GROUP = "group.json"
@@ -245,9 +245,9 @@ class RunFolder:
         if not self.metrics_path.exists():
             return
         try:
-            content = self.metrics_path.read_bytes()
+            content = read_file(self.metrics_path)
         except OSError as error:
-            raise SombrlError(f"cannot read {self.metrics_path} ({error.strerror}); restore it from a copy.") from None
+            raise SombrlError(f"cannot read {self.metrics_path} ({error.strerror}): restore it from a copy.") from None
         lines = content.split(b"\n")[:-1]  # after the last newline: nothing, or a half line
         for number, line in enumerate(lines, start=1):
             try:
@@ -264,7 +264,7 @@ class RunFolder:
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            content = json.loads((self.path / name).read_text())
+            content = json.loads(read_file(self.path / name))
         except (OSError, ValueError, RecursionError) as error:
             raise SombrlError(f"cannot read {self.path / name} ({error}); is this a run's folder?") from error
         if not isinstance(content, dict):

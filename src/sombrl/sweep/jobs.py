@@ -16,6 +16,7 @@ from typing import Any
 
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import load_with
+from sombrl.algorithms.check import advice
 from sombrl.config.json import to_json
 from sombrl.config.run import RunConfig
 from sombrl.envs.trust import NO_WORD, Word, again
@@ -64,6 +65,8 @@ def train(
         agent.envs.close()
     settings = agent.to_json() | {"run": to_json(run_config)}
     folder = RunFolder.create(out, settings, command or sys.argv, list(split(run_config, number)))
+    for line in advice(algorithm, agent.envs.spec):
+        print(f"sombrl: {line}", file=sys.stderr)
     for line in opening:
         print(line)
     named = Word(named=frozenset([run_config.env]))

@@ -24,7 +24,18 @@ from sombrl.sweep.driver import AbstractBackend, complete
 from sombrl.sweep.places import SweepPlace, read_sweep
 from sombrl.sweep.spec import cell_to_json
 
-OWN = ("sweep.json", "driver.json", "jobs.json", "cells", "trials", "logs", "results.csv", "results.json", "study.db")
+OWN = (
+    "sweep.json",
+    "driver.json",
+    ".drivers",
+    "jobs.json",
+    "cells",
+    "trials",
+    "logs",
+    "results.csv",
+    "results.json",
+    "study.db",
+)
 """What is written in a sweep's folder."""
 HEADLINES = (
     Headline("rollout/ep_rew_mean", "return, last 3", last=3),

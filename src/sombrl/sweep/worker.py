@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sombrl.output import guarded
+from sombrl.storage.files import refuse_links
 from sombrl.sweep.places import AbstractPlace, place_from_json
 
 BUSY = 75
@@ -73,6 +74,7 @@ class Worker:
         """`job` is `Job.to_json()`; `environment` is added to this process's own."""
         log = job_from_json(job).log
         log.parent.mkdir(parents=True, exist_ok=True)
+        refuse_links(log.parent, [log.name])
         with open(log, "ab") as out:
             self._process = subprocess.Popen(
                 # -P: the current folder may be a stranger's.

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from sombrl.output import encodable
 
+COMPILING = "compiling…"  # before the first decision, which may take minutes where the program is new
 _SHOWN = 6  # iterations in the table
 _REFRESH = 0.2  # seconds between drawings
 _RECENT = 10  # iterations the estimate looks back: they get slower as data grow
@@ -109,7 +110,7 @@ class Progress:
             self._live = Live(console=self._console, auto_refresh=False, get_renderable=self._render)
             self._live.start(refresh=True)
         else:
-            self._stream.write(encodable(f"{self._label}\n", getattr(self._stream, "encoding", None)))
+            self._stream.write(encodable(f"{self._label}\n{COMPILING}\n", getattr(self._stream, "encoding", None)))
             self._stream.flush()
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -150,7 +151,7 @@ class Progress:
 
     def _render(self) -> Group:
         """A table where it fits, otherwise the last iteration as name and value."""
-        doing = f"decision {self._decision}/{self._length}  " if self._length else ""
+        doing = f"decision {self._decision}/{self._length}  " if self._length else f"{COMPILING}  "
         running = min(self._done + 1, self._total)
         status = Text(f"iteration {running}/{self._total}  {doing}ETA {self._eta()}", style="bold")
         title = Text(self._label, style="dim", overflow="ellipsis", no_wrap=True)
