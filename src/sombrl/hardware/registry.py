@@ -35,7 +35,7 @@ BACKENDS: dict[str, tuple[Callable[..., CarBackend], Callable[..., Any]]] = {
     "replay": (ReplayBackend, ReplayBackend),
     "remote": (RemoteBackend, RemoteBackend),
 }
-"""What makes each, and whose parameters are its options. Others are module:name, anything that makes a `CarBackend`."""
+"""What makes each, and whose parameters are its options. Others are module:name, of what says that it makes a `CarBackend`."""
 
 
 def make_backend(name: str, options: tuple[str, ...] = ()) -> CarBackend:
