@@ -83,7 +83,7 @@ def guarded() -> Iterator[Output]:
     """Inside, what goes to the standard streams never raises; the standard output."""
     before = sys.stdout, sys.stderr
     out = Output(sys.stdout)
-    sys.stdout, sys.stderr = out, Output(sys.stderr)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = out, Output(sys.stderr)
     try:
         yield out
     finally:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sombrl.cli.parser import call, plain_errors
+from sombrl.config.check import shown
 from sombrl.config.suggestions import nearest
 from sombrl.errors import RunFault, SombrlError
 from sombrl.output import guarded
@@ -74,6 +75,11 @@ TABLE = (
     Command("doctor", "", "what this machine has and lacks", "doctor", "cli.machine:doctor"),
     Command("demo", "", "optimistic against greedy", "demo", "cli.machine:demo"),
 )
+OF_FILES = (
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EIO),
+)
+"""What a file system says about a path or about itself, and no fault of ours."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 COMMANDS = {command.name: command for command in TABLE}
 """A new command is a function and a row of `TABLE`."""
@@ -140,6 +146,9 @@ def _attempt(argv: list[str]) -> tuple[str | None, int]:
     except Exception as error:
         if os.environ.get("SOMBRL_DEBUG"):
             traceback.print_exc()
+        if isinstance(error, OSError) and error.errno in OF_FILES and error.filename is not None:
+            code = 2 if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else 1
+            return f"cannot use {shown(str(error.filename))}: {error.strerror}.", code
         if "RESOURCE_EXHAUSTED" in str(error):
             return "the device is out of memory: ask for less, such as a smaller capacity or fewer seeds.", 1
         kind = type(error).__name__
@@ -149,7 +158,7 @@ def _attempt(argv: list[str]) -> tuple[str | None, int]:
     return None, 0
 
 
-def _handle(handlers: Mapping[int, Any]) -> None:
+def _handle(handlers: Mapping[Any, Any]) -> None:
     """Who answers signals from now on; only the main thread can say."""
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():

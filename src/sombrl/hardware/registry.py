@@ -5,7 +5,7 @@ import importlib
 import inspect
 import json
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sombrl.config.json import from_json
@@ -35,7 +35,7 @@ BACKENDS: dict[str, tuple[Callable[..., CarBackend], Callable[..., Any]]] = {
     "replay": (ReplayBackend, ReplayBackend),
     "remote": (RemoteBackend, RemoteBackend),
 }
-"""What makes each, and whose parameters are its options. Others are module:name, of what says that it makes a `CarBackend`."""
+"""What makes each, and whose parameters are its options. Others are module:name, of what says that it makes one."""
 
 
 def make_backend(name: str, options: tuple[str, ...] = ()) -> CarBackend:
@@ -83,7 +83,7 @@ def require_word(config: "CampaignConfig", word: Word) -> None:
     from sombrl.algorithms import ALGORITHMS
     from sombrl.hardware.trainers import TRAINERS
 
-    own = {"backend": BACKENDS, "trainer": {**TRAINERS, **ALGORITHMS}}
+    own: dict[str, Mapping[str, Any]] = {"backend": BACKENDS, "trainer": {**TRAINERS, **ALGORITHMS}}
     for part, known in own.items():
         name = getattr(config, part)
         if name not in known and not word.allows(name):

@@ -56,8 +56,8 @@ def readable(runs: list[Path], read: Callable[[Path], T]) -> list[T]:
             refusals.append(error)
     if not found:
         raise refusals[0]
-    for error in refusals:
-        print(f"sombrl: left out: {error}", file=sys.stderr)
+    for refusal in refusals:
+        print(f"sombrl: left out: {refusal}", file=sys.stderr)
     return found
 
 
