@@ -1,5 +1,6 @@
 """A checkpoint belongs to the configuration it was made with; the first setting that was changed is named."""
 
+import dataclasses
 import json
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import sombrl
 from sombrl.config.binding import LENGTH, OF_A_PART, require_same
 from sombrl.records import SombrlError
+from sombrl.storage.run_folder import RunFolder
 from tests.small import call, small
 
 SAVED = {"algorithm": "sac", "run": {"env": "pendulum", "seed": 3, "episodes": 2, "env_kwargs": []}, "config": {"a": 1}}
@@ -73,6 +75,24 @@ def test_a_changed_run_is_refused(run, part, field, value, capsys):
 
 def test_a_longer_run_goes_on(run):
     assert sombrl.load(run).iteration == 1
+
+
+def test_a_part_belongs_to_the_run_that_it_is_a_part_of(run):
+    """It has some of the seeds, and everything else of the whole."""
+    agent, whole = sombrl.load(run), small(episodes=1, seeds=3)
+    meta = {"settings": agent.to_json()}
+    whole.require_saved(run, meta, of_a_part=True)
+    with pytest.raises(SombrlError, match=r"run\.seeds is 3"):
+        whole.require_saved(run, meta)
+    with pytest.raises(SombrlError, match=r"run\.action_cost"):
+        small(episodes=1, seeds=3, action_cost=0.5).require_saved(run, meta, of_a_part=True)
+
+
+def test_an_agent_of_other_settings_may_take_over_what_was_learned(run):
+    """As docs/choosing.md does it: more candidates for the same model. The user has said so; no file was changed."""
+    loaded = sombrl.load(run)
+    config = dataclasses.replace(loaded.config, icem=dataclasses.replace(loaded.config.icem, num_samples=13))
+    assert sombrl.Agent(loaded.algorithm, config, loaded.run_config).restore(RunFolder.open(run)).iteration == 1
 
 
 def test_checkpoints_without_settings_load(run):

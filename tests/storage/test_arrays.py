@@ -96,8 +96,8 @@ def test_shapes_are_compared_before_the_agent_allocates_its_own(tmp_path):
 
     with pytest.raises(SombrlError, match=r"is float64 \(4,\) where float64 \(1000000000000,\) is expected"):
         outline = {"x": checkpoint.jax.ShapeDtypeStruct((10**12,), np.float64)}
-        checkpoint.load_latest(tmp_path, like, outline=outline)
-    tree, _, _ = checkpoint.load_latest(tmp_path, lambda: LIKE, outline=LIKE)
+        checkpoint.load_latest(tmp_path, checkpoint.Later(like), outline=outline)
+    tree, _, _ = checkpoint.load_latest(tmp_path, checkpoint.Later(lambda: LIKE), outline=LIKE)
     assert tree["x"].tolist() == [0.0, 1.0, 2.0, 3.0]
 
 

@@ -208,16 +208,15 @@ class Agent:
         that the arrays fit: an agent that plans with more samples can take over what another has learned.
         """
 
-        free = (*LENGTH, *(OF_A_PART if folder.parts else ()))
-
         def accept(path: Path, meta: dict[str, Any]) -> None:
             if meta.get("iteration") != int(path.name[-8:]):  # somebody has signed it anew
                 raise checkpoint.Damaged(path, f"manifest.json: its iteration is {shown(meta.get('iteration'))}")
-            if bound and (saved := meta.get(SETTINGS)) is not None:  # checkpoints of earlier versions have none
-                require_same(folder.path, saved, self.to_json(), free)
+            if bound:
+                self.require_saved(folder.path, meta, of_a_part=bool(folder.parts))
 
         def load(make_like: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
-            tree, meta, self.notes = folder.load_latest(make_like, accept=accept, outline=self.trainer.outline())
+            later = checkpoint.Later(make_like)
+            tree, meta, self.notes = folder.load_latest(later, accept=accept, outline=self.trainer.outline())
             return tree, meta
 
         try:
@@ -228,6 +227,11 @@ class Agent:
                 "restore it from a copy."
             ) from error
         return self
+
+    def require_saved(self, run: Path, meta: dict[str, Any], *, of_a_part: bool = False) -> None:
+        """Refuse a checkpoint of a run, or of a part of one, that was made with other settings than this agent's."""
+        if (saved := meta.get(SETTINGS)) is not None:  # checkpoints of earlier versions have none
+            require_same(run, saved, self.to_json(), (*LENGTH, *(OF_A_PART if of_a_part else ())))
 
     def to_json(self) -> dict[str, Any]:
         """The resolved configuration, as in a run's config.json."""

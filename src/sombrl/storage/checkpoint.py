@@ -7,6 +7,7 @@ so that a kill at any moment leaves the previous one. There is no pickle in eith
 A leaf that is not an array or a Python number (None, a function, a string) is not stored: `like` supplies it.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -35,6 +36,18 @@ _NAME = re.compile(r"(\.old-)?\d{8}")
 _FREE = "free:"
 Accept = Callable[[Path, dict[str, Any]], None]
 """Looks at the metadata of a checkpoint, or of each part of one, and raises where it must not be used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Later:
+    """A tree that is made when it is needed."""
+
+    make: Callable[[], Any]
+
+    @classmethod
+    def of(cls, like: Any) -> "Later":
+        """A tree that is there, or one to be made."""
+        return like if isinstance(like, Later) else cls(lambda: like)
 
 
 def accept_any(path: Path, meta: dict[str, Any]) -> None:
@@ -98,7 +111,7 @@ def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
     What was saved as `free` is in the metadata under that name. The arrays are NumPy's where `like` has NumPy's,
     otherwise JAX's, with the dtype they were saved with: float64 stays float64 when x64 is off.
     """
-    return _load([Path(path)], lambda: like)
+    return _load([Path(path)], Later.of(like))
 
 
 def load_latest(
@@ -106,12 +119,11 @@ def load_latest(
 ) -> tuple[Any, dict[str, Any], list[str]]:
     """The newest checkpoint that is whole, and a sentence for every newer one that was not.
 
-    With an `outline`, a tree of the same shapes, `like` is a function. It is called once metadata and the headers of
-    arrays are known to be good: accepted, of the shapes of the outline, and no larger than their file.
+    `like` may be `Later`, which makes the tree once metadata and the headers of arrays are known to be good: accepted,
+    no larger than their file, and of the shapes of `outline`, a tree for which nothing is allocated, if there is one.
     """
     candidates = [(path,) for path in available(folder)]
-    make_like = (lambda: like) if outline is None else like
-    return _load_latest(candidates, make_like, functools.partial(_none_valid, folder), accept, outline)
+    return _load_latest(candidates, Later.of(like), functools.partial(_none_valid, folder), accept, outline)
 
 
 def load_joined(
@@ -134,7 +146,7 @@ def load_joined(
             f"trained, or continue it with sombrl resume {run}."
         )
 
-    return _load_latest(rows, (lambda: like) if outline is None else like, none_valid, accept, outline)
+    return _load_latest(rows, Later.of(like), none_valid, accept, outline)
 
 
 def latest_meta(folder: Path) -> dict[str, Any]:
@@ -171,7 +183,7 @@ def _number(path: Path) -> int:
 
 def _load_latest(
     candidates: Sequence[Sequence[Path]],
-    make_like: Callable[[], Any],
+    like: "Later",
     none_valid: Callable[[list[Damaged]], SombrlError],
     accept: Accept,
     outline: Any,
@@ -180,7 +192,7 @@ def _load_latest(
     damaged: list[Damaged] = []
     for paths in candidates:
         try:
-            tree, meta = _load(paths, make_like, accept, outline)
+            tree, meta = _load(paths, like, accept, outline)
         except Damaged as error:
             damaged.append(error)
             continue
@@ -191,7 +203,7 @@ def _load_latest(
 
 
 def _load(
-    paths: Sequence[Path], make_like: Callable[[], Any], accept: Accept = accept_any, outline: Any = None
+    paths: Sequence[Path], later: "Later", accept: Accept = accept_any, outline: Any = None
 ) -> tuple[Any, dict[str, Any]]:
     """One checkpoint, or several parts of one with their rows joined."""
     for path in paths:
@@ -207,7 +219,7 @@ def _load(
     structured = [[e for e in m["arrays"] if not e["path"].startswith(_FREE)] for m in manifests]
     if outline is not None:
         _fitting(paths, structured, outline, shapes_alone=True)
-    like = make_like()
+    like = later.make()
     entries, wanted = _fitting(paths, structured, like)
     leaves, treedef = jax.tree_util.tree_flatten(like)
     arrays = [_read_arrays(path, m["arrays"]) for path, m in zip(paths, manifests, strict=True)]  # the free ones last

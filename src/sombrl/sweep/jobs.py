@@ -23,6 +23,7 @@ from sombrl.envs.trust import NO_WORD, Word, again
 from sombrl.runs import train as single
 from sombrl.runs.sinks import Sink, open_sinks, require_wandb, tell
 from sombrl.runs.train import check_every, last_iteration
+from sombrl.storage import checkpoint
 from sombrl.storage.merged_metrics import MergedMetrics, first_missing
 from sombrl.storage.run_folder import RunFolder
 from sombrl.sweep.local import gpu_left_free
@@ -105,6 +106,9 @@ def resume(
         with gpu_left_free():
             agent = load_with(word, path, fresh=True)
             agent.envs.close()
+        for part in folder.parts:  # each goes on by its own configuration, and this one describes all of them
+            if checkpoint.available(part.checkpoints):
+                agent.require_saved(path, checkpoint.latest_meta(part.checkpoints), of_a_part=True)
         until = last_iteration(agent, path, folder.saved_iteration, episodes)
         place = PartsPlace(folder.path, until, episodes, checkpoint_every, films, word)
         command = ["sombrl", "resume", str(path)]

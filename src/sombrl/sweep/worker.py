@@ -56,7 +56,7 @@ class Job:
             "command": list(self.command),
             "folder": os.getcwd(),
             # For --env module:Id-v0 with a module of the user's.
-            "imports_from_here": os.getcwd() in sys.path,
+            "imports_from_here": bool({"", os.getcwd()} & set(sys.path)),
             # What decides how programs are compiled, and so their last bits, is the same on every node.
             "environment": {name: os.environ[name] for name in os.environ if name.startswith(("JAX_", "XLA_"))},
         }

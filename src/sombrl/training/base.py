@@ -309,8 +309,11 @@ class Trainer(abc.ABC, Generic[S]):
         return Snapshot(self.state, {"iteration": self.iteration}, self._now.simulators)
 
     def outline(self) -> Any:
-        """A tree with the shapes of `state`, for which nothing is allocated."""
-        return eqx.filter_eval_shape(self._initial)
+        """A tree with the shapes of `state`, for which nothing is allocated; None where a part cannot be traced."""
+        try:
+            return eqx.filter_eval_shape(self._initial)
+        except (jax.errors.JAXTypeError, TypeError):  # a part of the user's that computes with NumPy
+            return None
 
     def restore(self, load: Callable[[Callable[[], Any]], tuple[Any, dict[str, Any]]]) -> None:
         """Go on from a checkpoint; `load` takes what makes a tree like the saved one, and returns that and metadata."""
