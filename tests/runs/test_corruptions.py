@@ -87,7 +87,7 @@ def change(rng, value):
 def corrupt(rng, run):
     """Damage one file of a run; what was done."""
     name = rng.choice(FILES)
-    (saved,) = (run / "checkpoints").iterdir()
+    (*_, saved) = (run / "checkpoints").iterdir()
     path = run / name if not name.startswith("checkpoint/") else saved / name.partition("/")[2]
     how = rng.choice(["bytes", "cut", "kind", *["value"] * 4])
     if how == "value" and path.suffix == ".npz":

@@ -130,9 +130,10 @@ def _is_run(path: Path) -> bool:
 def _run(path: Path) -> Source:
     refuse_links(path, ("config.json", "manifest.json", "metrics.jsonl", "eval.json"))
     folder = RunFolder.open(path)
-    config, manifest = folder.config, folder.manifest
+    manifest = folder.manifest
     if manifest.get("kind") == "campaign":
         raise SombrlError("it is a campaign on hardware, with a page of its own: see sombrl hardware status.")
+    config = folder.settings
     try:
         method, env = _method(config), _task(config["run"])
         setting = config["run"].get("setting", "finite-horizon")
