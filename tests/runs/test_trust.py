@@ -1,14 +1,17 @@
 """A stranger's run cannot run code: its files name what they like, and nothing of theirs is imported."""
 
+import dataclasses
 import json
 import os
 import shutil
 import subprocess
 import sys
 
+import gymnasium
 import pytest
 
 import sombrl
+from sombrl.algorithms import ALGORITHMS
 from sombrl.cli.app import main
 from sombrl.records import SombrlError
 from tests.small import SMALL_FLAGS, call
@@ -64,6 +67,15 @@ def test_load_imports_nothing_either(stranger):
     finally:
         sys.path.remove(os.getcwd())
     assert not mark.exists()
+
+
+def test_beside_an_object_the_name_in_the_file_is_nobodys_word(trained):
+    """A run that this one begins from (--start-from) may name the same module: still nobody has."""
+    run = dataclasses.replace(sombrl.load(trained).run_config, env="payload:X-v0")
+    config = ALGORITHMS["gp-icem"].config()
+    agent = sombrl.Agent("gp-icem", config, run, lambda: gymnasium.make("Pendulum-v1"))
+    assert not agent._word.allows("payload:X-v0")
+    assert sombrl.make("gp-icem", "Pendulum-v1")._word.allows("Pendulum-v1")
 
 
 def test_naming_another_environment_is_no_word(stranger, capsys):

@@ -117,6 +117,7 @@ class RunFolder:
         names = group["parts"]
         if not names or not all(isinstance(name, str) and PART.fullmatch(name) for name in names):
             raise SombrlError(f"{self.path / GROUP} is damaged, it names no parts: restore it from a copy.")
+        refuse_links(self.path, ["parts", *names])
         return [RunFolder(self.path / name) for name in names]
 
     def load_latest(
