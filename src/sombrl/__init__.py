@@ -10,7 +10,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from sombrl import compat
 from sombrl.agent import GPICEM, MBPO, SAC, Agent, Dreamer, MaxInfoSAC, SimFSVGD, load, make
-from sombrl.envs.check import check_env
+from sombrl.algorithms.check import check_env
 from sombrl.envs.registry import make_envs
 from sombrl.records import AbstractTask, Prediction, RunFault, SombrlError, Transition
 from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Unsupervised

@@ -8,6 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from sombrl.envs.trust import Word
 from sombrl.hardware.campaign import Campaign, CampaignConfig
 from sombrl.hardware.controller import Controller, Stopped
 from sombrl.hardware.episode import Episode
@@ -227,7 +228,7 @@ def test_a_learner_that_is_silent_or_fails_is_told_apart(tmp_path):
     (row,) = [row for row in EventLog.read(campaign.events_path) if row["event"] == "learner-lost"]
     assert row["car"] == "stopped" and row["episode"] == 0
     with pytest.raises(RunFault, match="the trainer failed with ValueError: no gradient today"):
-        drive(campaign, learner=LearnerClient(campaign))
+        drive(campaign, learner=LearnerClient(campaign, word=Word(trust=True)))
     assert campaign.committed() == 0 and not list((campaign.path / "policies").iterdir())
 
 
@@ -257,7 +258,7 @@ def test_only_the_number_of_episodes_may_change(finished):
         ("run c --backend nowhere:Car", "cannot import nowhere"),
         ("run c --backend math:car", "math has no car"),
         ("run c --backend math:pi", "cannot be called"),
-        ("run c --backend builtins:dict", "must make a CarBackend"),
+        ("run c --backend builtins:dict", "must be a class of the kind CarBackend"),
         ("run c --trainer random --backend-options dealy=0.1", 'did you mean "delay"'),
         ("run c --trainer random --backend-options delay=-1", "delay' must be a finite number of at least 0"),
         ("run c --trainer random --backend-options noise=loud", "noise' must be a finite number of at least 0"),
@@ -304,7 +305,7 @@ def test_another_configuration_is_refused_on_the_command_line(capsys, finished):
     assert code == 2 and "begun with --steps 20, not 7" in err
     code, _, err = call(["hardware", "run", str(finished.path), "--supervisor.speed-cap", "1"], capsys)
     assert code == 2 and "--supervisor" in err
-    code, _, err = call(["hardware", "run", str(finished.path)], capsys)
+    code, _, err = call(["hardware", "run", str(finished.path), "--trust"], capsys)
     assert code == 2 and "is complete" in err
     (finished.path / ".lock").unlink()
     assert sorted((path, path.stat().st_mtime_ns) for path in finished.path.rglob("*.npz")) == before
@@ -316,7 +317,7 @@ def test_a_damaged_file_is_named(kind, capsys, finished, tmp_path):
     campaign.episode_path(2).unlink()
     path = campaign.path / kind / f"00{1 if kind == 'episodes' else 2}.npz"
     path.write_bytes(path.read_bytes()[:-200])
-    code, _, err = call(["hardware", "run", str(campaign.path), "--backend-options"], capsys)
+    code, _, err = call(["hardware", "run", str(campaign.path), "--trust", "--backend-options"], capsys)
     assert code == 2 and f"{kind}/{path.name} is damaged" in err and err.count("\n") == 1
     assert campaign.committed() == 2
 

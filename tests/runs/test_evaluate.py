@@ -1,15 +1,18 @@
 """`sombrl eval`: the numbers it prints are the returns, the record grows, and a film is a film."""
 
 import copy
+import errno
 import json
+import os
 import re
+import shutil
 import sys
 
 import numpy as np
 import pytest
 
 from sombrl.agent.make import load, make
-from sombrl.records import SombrlError
+from sombrl.records import RunFault, SombrlError
 from sombrl.runs.evaluate import bootstrap, evaluate_run, table
 from sombrl.runs.video import check_video, write_video
 
@@ -39,7 +42,7 @@ def agent(trained):
 def run(trained, agent, monkeypatch):
     """The run without evaluations; loaded once for all tests, because every agent compiles anew."""
     (trained / "eval.json").unlink(missing_ok=True)
-    monkeypatch.setattr("sombrl.runs.evaluate.load", lambda path: agent)
+    monkeypatch.setattr("sombrl.runs.evaluate.load_with", lambda word, path: agent)
     return trained
 
 
@@ -185,3 +188,18 @@ def test_no_run_and_no_episodes(trained, tmp_path):
         evaluate_run(tmp_path / "none", episodes=1, explore=False, video=None)
     with pytest.raises(SombrlError, match="at least 1"):
         evaluate_run(trained, episodes=0, explore=False, video=None)
+
+
+def test_a_disk_that_cannot_be_written_is_one_sentence_after_the_returns(trained, tmp_path, monkeypatch, capsys):
+    """Read-only, it refuses the record, and to remove what was not written as well."""
+    run = tmp_path / "p"
+    shutil.copytree(trained, run)
+
+    def refuse(*arguments, **options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("sombrl.runs.evaluate.write_synced", refuse)
+    monkeypatch.setattr("pathlib.Path.unlink", refuse)
+    with pytest.raises(RunFault, match=r"cannot write .*eval.json: Read-only file system"):
+        evaluate_run(run, episodes=1)
+    assert "median of all" in capsys.readouterr().out

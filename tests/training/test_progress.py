@@ -53,6 +53,7 @@ def test_plain_lines_exactly():
     fields = "return -210.2 [-400.5, -150]  λ 1  σ 0.01234  bonus 12.5%  loss -1.5  decisions/s 45.61"
     assert stream.getvalue().splitlines() == [
         "Pendulum-v1, 3 seeds",
+        "compiling…",  # at once: it may take minutes until there is a number
         f"iteration 1/25  {fields}  ETA 24m00s",  # only the compiling one is known
         f"iteration 2/25  {fields}  ETA 3m50s",
         f"iteration 3/25  {fields}  ETA 5m30s",
@@ -70,7 +71,7 @@ def test_plain_even_when_colour_is_forced(monkeypatch):
 def test_numbers_that_are_none_are_shown():
     stream = io.StringIO()
     episodes(stream, [5000.0], BROKEN | {"return": [math.nan, 2.0, 1.0]}, total=3)
-    assert stream.getvalue().splitlines()[1] == (
+    assert stream.getvalue().splitlines()[2] == (
         "iteration 1/3  return 1.5 [1, 2] (1 without)  λ -  σ inf  bonus nan  loss -  decisions/s -  ETA 2h46m"
     )
 
@@ -180,6 +181,6 @@ def test_a_seed_whose_episode_goes_on_shows_its_last_return():
     with Progress(2, "Pendulum-v1", 2, stream) as progress:
         progress.iteration({"iteration": 0, "return": [1.0, math.nan]})
         progress.iteration({"iteration": 1, "return": [math.nan, 5.0]})
-    _, first, second = stream.getvalue().splitlines()
+    _, _, first, second = stream.getvalue().splitlines()
     assert "return 1 [1, 1] (1 without)" in first
     assert "return 3 [1, 5]  " in second

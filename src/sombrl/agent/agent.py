@@ -16,12 +16,16 @@ from typing import Any
 import numpy as np
 
 from sombrl.algorithms import ALGORITHMS
+from sombrl.config.binding import LENGTH, OF_A_PART, require_same
+from sombrl.config.check import shown
 from sombrl.config.json import to_json
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.maker import EnvMaker
+from sombrl.envs.trust import NO_WORD, Word
 from sombrl.errors import SombrlError
+from sombrl.optional import first_line
 from sombrl.records import AbstractTask
 from sombrl.storage import checkpoint
 from sombrl.storage.program_cache import keep_programs
@@ -30,6 +34,9 @@ from sombrl.training import report as reports
 from sombrl.training.base import Mode, OnDecision, Report, Trainer, ignore
 from sombrl.training.play import OnStep
 from sombrl.training.progress import Progress
+
+SETTINGS = "settings"
+"""Where a checkpoint's metadata have the configuration that it belongs to."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,12 +57,18 @@ class PredictState:
 class Agent:
     """An algorithm on an environment, for one or several seeds. `sombrl.GPICEM` and its siblings make these."""
 
-    def __init__(self, algorithm: str, config: Any, run_config: RunConfig, env: Any = None):
-        """`env` is an object in place of the name in `run_config`; then `load` must be given it again."""
+    def __init__(self, algorithm: str, config: Any, run_config: RunConfig, env: Any = None, *, word: Word = NO_WORD):
+        """`env` is an object in place of the name in `run_config`; then `load` must be given it again.
+
+        `word` is what the user has said about code that other runs name, which this one may begin from.
+        """
         if algorithm not in ALGORITHMS:
             raise nearest(algorithm, ALGORITHMS, "algorithm")
         keep_programs()
         self.algorithm = algorithm
+        # Whoever made this agent has named its environment; beside an object, the name is only a file's.
+        named = {run_config.env} if env is None else frozenset[str]()
+        self._word = dataclasses.replace(word, named=word.named | named)
         self.trainer: Trainer[Any] = ALGORITHMS[algorithm].make_trainer(
             config, run_config, EnvMaker.of(run_config, env)
         )
@@ -100,9 +113,9 @@ class Agent:
 
     def prepare(self) -> None:
         """Do what comes before the first iteration and can be refused."""
-        from sombrl.agent.make import load
+        from sombrl.agent.make import load_with
 
-        self.trainer.prepare(lambda path: load(path).trainer)
+        self.trainer.prepare(lambda path: load_with(self._word, path).trainer)
 
     def rows(self, report: Report) -> list[dict[str, Any]]:
         """One row of metrics per seed. Everything but the `time/` fields is reproducible."""
@@ -186,17 +199,40 @@ class Agent:
     def save_checkpoint(self, folder: RunFolder) -> None:
         """Commit the state after the last finished iteration."""
         snapshot = self.trainer.snapshot()
-        checkpoint.save(folder.checkpoints, self.iteration, snapshot.tree, snapshot.meta, free=snapshot.free)
+        meta = snapshot.meta | {SETTINGS: self.to_json()}
+        checkpoint.save(folder.checkpoints, self.iteration, snapshot.tree, meta, free=snapshot.free)
 
-    def restore(self, folder: RunFolder) -> "Agent":
-        """Go on from the newest whole checkpoint of a run; what was damaged is told in `notes`."""
+    def restore(self, folder: RunFolder, *, bound: bool = False) -> "Agent":
+        """Go on from the newest whole checkpoint of a run; what was damaged is told in `notes`.
 
-        def load(like: Any) -> tuple[Any, dict[str, Any]]:
-            tree, meta, self.notes = folder.load_latest(like)
+        `bound`: refuse one that was made with other settings than this agent's, as `load` does. Otherwise it is enough
+        that the arrays fit: an agent that plans with more samples can take over what another has learned.
+        """
+
+        def accept(path: Path, meta: dict[str, Any]) -> None:
+            if meta.get("iteration") != int(path.name[-8:]):  # somebody has signed it anew
+                raise checkpoint.Damaged(path, f"manifest.json: its iteration is {shown(meta.get('iteration'))}")
+            if bound:
+                self.require_saved(folder.path, meta, of_a_part=bool(folder.parts))
+
+        def load(make_like: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
+            later = checkpoint.Later(make_like)
+            tree, meta, self.notes = folder.load_latest(later, accept=accept, outline=self.trainer.outline())
             return tree, meta
 
-        self.trainer.restore(load)
+        try:
+            self.trainer.restore(load)
+        except (KeyError, IndexError, ValueError, TypeError, OverflowError) as error:
+            raise SombrlError(
+                f"the checkpoint of {folder.path} does not hold what {self.algorithm} saves ({first_line(error)}): "
+                "restore it from a copy."
+            ) from error
         return self
+
+    def require_saved(self, run: Path, meta: dict[str, Any], *, of_a_part: bool = False) -> None:
+        """Refuse a checkpoint of a run, or of a part of one, that was made with other settings than this agent's."""
+        if (saved := meta.get(SETTINGS)) is not None:  # checkpoints of earlier versions have none
+            require_same(run, saved, self.to_json(), (*LENGTH, *(OF_A_PART if of_a_part else ())))
 
     def to_json(self) -> dict[str, Any]:
         """The resolved configuration, as in a run's config.json."""

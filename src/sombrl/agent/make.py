@@ -17,31 +17,45 @@ from sombrl.config.json import from_json
 from sombrl.config.kinds import Kind, from_plain, kinds_of
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
+from sombrl.envs.trust import Word, require_word
 from sombrl.errors import SombrlError
 from sombrl.storage.run_folder import RunFolder
 
 Settings = ParamSpec("Settings")
 
 
-def load(path: str | pathlib.Path, env: Any = None, *, fresh: bool = False) -> Agent:
-    """The agent of a run folder. `env` is needed only when it was made with an object instead of a name.
+def load(path: str | pathlib.Path, env: Any = None, *, trust: bool = False, fresh: bool = False) -> Agent:
+    """The agent of a run folder. Reading it runs no code of the folder's choice.
 
-    `fresh` takes the configuration alone and leaves the agent untrained.
+    `env` is needed when the agent was made with an object instead of a name, and when the name is `module:Id`: that
+    imports a module, which is done only where you name it again, or `trust` the folder. `fresh` takes the configuration
+    alone and leaves the agent untrained.
     """
+    return load_with(Word.of(trust, env if isinstance(env, str) else None), path, env, fresh=fresh)
+
+
+def load_with(word: Word, path: str | pathlib.Path, env: Any = None, *, fresh: bool = False) -> Agent:
+    """`load`, with the user's word about code that the folder names."""
     folder = RunFolder.open(pathlib.Path(path))
     data = folder.settings
     if data.get("env_is_object") and env is None:
         raise SombrlError(f"{path} was trained on an environment object: give it again, load(path, env=...).")
+    if isinstance(env, str) and not data.get("env_is_object"):
+        if env != data["run"]["env"]:
+            raise SombrlError(f"{path} was trained on {data['run']['env']}, not on {env}: leave out --env.")
+        env = None
     algorithm = data["algorithm"]
     try:
         if algorithm not in ALGORITHMS:
             raise nearest(algorithm, ALGORITHMS, "algorithm")
         config: Any = from_json(ALGORITHMS[algorithm].config, data["config"])
         run_config = from_json(RunConfig, data["run"])
-        agent = Agent(algorithm, config, run_config, env)
+        if env is None:
+            require_word(run_config, word)
+        agent = Agent(algorithm, config, run_config, env, word=word)
     except SombrlError as error:
         raise SombrlError(f"{folder.path / 'config.json'}: {error}") from error
-    return agent if fresh else agent.restore(folder)
+    return agent if fresh else agent.restore(folder, bound=True)
 
 
 def make(algorithm: str, env: Any, *, preset: str | None = None, config: Any = None, **settings: Any) -> Agent:

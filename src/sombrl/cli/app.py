@@ -1,6 +1,7 @@
 """The command line: a table of commands, each of which is imported when it runs. Bad input is one sentence."""
 
 import dataclasses
+import errno
 import functools
 import importlib
 import os
@@ -8,11 +9,14 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 from sombrl.cli.parser import call, plain_errors
+from sombrl.config.check import shown
 from sombrl.config.suggestions import nearest
 from sombrl.errors import RunFault, SombrlError
+from sombrl.output import guarded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +75,12 @@ TABLE = (
     Command("doctor", "", "what this machine has and lacks", "doctor", "cli.machine:doctor"),
     Command("demo", "", "optimistic against greedy", "demo", "cli.machine:demo"),
 )
+OF_FILES = (
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EIO),
+)
+"""What a file system says about a path or about itself, and no fault of ours."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 COMMANDS = {command.name: command for command in TABLE}
 """A new command is a function and a row of `TABLE`."""
 
@@ -84,42 +94,76 @@ def usage() -> str:
 
 def main(argv: list[str] | None = None) -> None:
     """Run a command; bad input is one sentence and exit code 2, a fault while running one and 1."""
-    argv = sys.argv[1:] if argv is None else argv
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    with guarded() as out:
+        try:
+            sentence, code = _attempt(sys.argv[1:] if argv is None else argv)
+        except KeyboardInterrupt:  # one more, while the first was answered
+            sentence, code = "stopped.", 130
+        # Nobody is to be hurried out of what is left to say into another exit code.
+        _handle(dict.fromkeys(SIGNALS, signal.SIG_IGN))
+        out.flush()
+        if out.lost is not None and out.lost.errno != errno.EPIPE and sentence is None:
+            sentence, code = f"cannot write to the standard output: {out.lost.strerror}; the work itself is done.", 1
+        if sentence is not None:
+            print(f"sombrl: {' '.join(sentence.split())}", file=sys.stderr)
+    if argv is not None:  # this process goes on
+        _handle(before)
+    if code:
+        sys.exit(code)
+
+
+def _attempt(argv: list[str]) -> tuple[str | None, int]:
+    """Run a command; what there is to say at its end, and its exit code."""
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(usage())
-        return
+        return None, 0
     if argv[0] == "--version":
         print(f"sombrl {__import__('sombrl').__version__}")
-        return
+        return None, 0
+    from sombrl.runs.signals import terminate_as_interrupt
     from sombrl.runs.train import Interrupted
     from sombrl.storage.program_cache import keep_programs
 
     keep_programs()
-    sys.path.insert(0, os.getcwd())  # for --env module:Id-v0 with a module of the user's; a console script lacks it
     usual = sys.unraisablehook
     sys.unraisablehook = functools.partial(_insist, usual)
     try:
         if argv[0] not in COMMANDS:
             raise nearest(argv[0], COMMANDS, "command", see="sombrl --help")
-        with plain_errors():
+        with plain_errors(), terminate_as_interrupt():
             COMMANDS[argv[0]](argv[1:])
     except SombrlError as error:
-        _stop(str(error), 2)
+        return str(error), 2
     except RunFault as error:
-        _stop(str(error), 1)
+        return str(error), 1
     except Interrupted as stopped:
-        _stop(str(stopped), 130)
+        return str(stopped), 130
     except KeyboardInterrupt:
-        _stop("stopped.", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
+        return "stopped.", 130
+    except MemoryError as error:
+        return f"this machine has not enough memory ({str(error) or 'none is left'}): ask for less.", 1
     except Exception as error:
         if os.environ.get("SOMBRL_DEBUG"):
             traceback.print_exc()
+        if isinstance(error, OSError) and error.errno in OF_FILES and error.filename is not None:
+            code = 2 if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else 1
+            return f"cannot use {shown(str(error.filename))}: {error.strerror}.", code
+        if "RESOURCE_EXHAUSTED" in str(error):
+            return "the device is out of memory: ask for less, such as a smaller capacity or fewer seeds.", 1
         kind = type(error).__name__
-        _stop(f"an error in sombrl itself, {kind}: {error} (SOMBRL_DEBUG=1 shows the trace; please report it)", 1)
+        return f"an error in sombrl itself, {kind}: {error} (SOMBRL_DEBUG=1 shows the trace; please report it)", 1
     finally:
         sys.unraisablehook = usual
+    return None, 0
+
+
+def _handle(handlers: Mapping[Any, Any]) -> None:
+    """Who answers signals from now on; only the main thread can say."""
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            if handler is not None:  # one that is not Python's stays
+                signal.signal(number, handler)
 
 
 def _insist(usual: Any, ignored: Any) -> None:
@@ -129,8 +173,3 @@ def _insist(usual: Any, ignored: Any) -> None:
         threading.Timer(0.05, lambda: signal.pthread_kill(main or 0, signal.SIGINT)).start()
     else:
         usual(ignored)
-
-
-def _stop(sentence: str, code: int) -> None:
-    print(f"sombrl: {' '.join(sentence.split())}", file=sys.stderr)
-    sys.exit(code)

@@ -31,16 +31,19 @@ def check_env(
     env_kwargs: tuple[str, ...] = (),
     episode_length: int | None = None,
 ) -> None:
-    """Whether an environment will work with sombrl, and what to fix.
+    """Whether an environment will work with sombrl and with which algorithms, and what to fix.
 
     Args:
         env: A name as in `sombrl train --env`.
         env_kwargs: Options of the environment as name=value.
         episode_length: Decisions per episode, for environments without a time limit.
     """
+    from sombrl.algorithms.check import check_env as check
     from sombrl.config.run import RunConfig
-    from sombrl.envs.check import check_env as check
+    from sombrl.envs.trust import import_from_here, module_of
 
+    if module_of(env):
+        import_from_here()
     kwargs = RunConfig(env_kwargs=env_kwargs).env_options
     findings = check(env, env_kwargs=kwargs, episode_length=episode_length)
     if len(findings) == 1 and findings[0].level == "error":  # it could not even be made

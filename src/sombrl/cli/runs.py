@@ -6,10 +6,23 @@ from typing import Annotated, Literal
 import tyro
 
 from sombrl.cli.parser import run_of
+from sombrl.envs.trust import Word, again, import_from_here, module_of
+from sombrl.errors import SombrlError
+from sombrl.storage.run_folder import RunFolder
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
 Paths = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PATH...")]
+Env = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
+
+
+def _word(run: Path, env: str | None, trust: bool) -> Word:
+    """What the user says about the environment of a run; code that may run is also looked for in this folder."""
+    if env is not None and env != (stored := RunFolder.open(run).settings["run"]["env"]):
+        raise SombrlError(f"{run} was trained on {stored}, not on {env}: leave out --env.")
+    if trust or (env is not None and module_of(env)):
+        import_from_here()
+    return Word.of(trust, env)
 
 
 def resume(
@@ -19,6 +32,8 @@ def resume(
     tensorboard: bool = True,
     wandb: bool = False,
     films: bool = True,
+    env: Env = None,
+    trust: bool = False,
 ) -> None:
     """Continue a run exactly where its last checkpoint is.
 
@@ -29,16 +44,26 @@ def resume(
         tensorboard: Write TensorBoard events.
         wandb: Write Weights & Biases runs; those of before go on.
         films: Dreamer on images: with every checkpoint, films of what is seen and expected.
+        env: The run's environment again, where that is module:Id: a file may not choose what is imported.
+        trust: Run whatever code the folder names.
     """
     from sombrl.sweep.jobs import resume as resume_run
 
     options = {"tensorboard": tensorboard, "wandb": wandb, "films": films}
-    resume_run(run_of(run, "resume"), episodes=episodes, checkpoint_every=checkpoint_every, **options)
-    print(f"done: {run}  (sombrl eval {run} · sombrl plot {run})")
+    run = run_of(run, "resume")
+    word = _word(run, env, trust)
+    resume_run(run, episodes=episodes, checkpoint_every=checkpoint_every, word=word, **options)
+    print(f"done: {run}  (sombrl eval {run}{'' if env is None else again(env)} · sombrl plot {run})")
 
 
 def evaluate(
-    run: Run, episodes: int = 10, explore: bool = False, task: str | None = None, video: Path | None = None
+    run: Run,
+    episodes: int = 10,
+    explore: bool = False,
+    task: str | None = None,
+    video: Path | None = None,
+    env: Env = None,
+    trust: bool = False,
 ) -> None:
     """Returns of the trained agent on episodes it has never seen.
 
@@ -48,10 +73,14 @@ def evaluate(
         explore: Plan with the exploration strategy of the run; default: for the task alone, by the mean.
         task: Plan for this downstream task of the environment instead of its own, and score by its reward.
         video: Also film the first seed's first episode (.gif or .mp4).
+        env: The run's environment again, where that is module:Id: a file may not choose what is imported.
+        trust: Run whatever code the folder names.
     """
     from sombrl.runs.evaluate import evaluate_run
 
-    evaluate_run(run_of(run, "eval"), episodes=episodes, explore=explore, task=task, video=video)
+    run = run_of(run, "eval")
+    word = _word(run, env, trust)
+    evaluate_run(run, episodes=episodes, explore=explore, task=task, video=video, word=word)
 
 
 def plot(runs: Runs, out: Path | None = None) -> None:
@@ -79,7 +108,9 @@ def export(runs: Runs, out: Path, experiment: str = "run") -> None:
     print(f"wrote {export_runs(list(runs), out, experiment)}")
 
 
-def export_policy(run: Run, out: Path, seed: int | None = None, onnx: bool = False) -> None:
+def export_policy(
+    run: Run, out: Path, seed: int | None = None, onnx: bool = False, env: Env = None, trust: bool = False
+) -> None:
     """The trained policy as a folder that needs NumPy alone: policy.py, policy.json and policy.npz.
 
     Args:
@@ -87,24 +118,31 @@ def export_policy(run: Run, out: Path, seed: int | None = None, onnx: bool = Fal
         out: The folder, new.
         seed: Whose policy; default: the first seed's.
         onnx: Also write policy.onnx (extra `onnx`).
+        env: The run's environment again, where that is module:Id: a file may not choose what is imported.
+        trust: Run whatever code the folder names.
     """
     from sombrl.export import export_policy as write
 
-    written = write(run_of(run, "export-policy"), out, seed=seed, onnx=onnx)
+    run = run_of(run, "export-policy")
+    written = write(run, out, seed=seed, onnx=onnx, word=_word(run, env, trust))
     print(f"wrote {written}  (python {out / 'policy.py'} checks it)")
 
 
-def export_replay(run: Run, out: str, seed: int | None = None) -> None:
+def export_replay(run: Run, out: str, seed: int | None = None, env: Env = None, trust: bool = False) -> None:
     """The episodes of a run's replay as a Minari dataset (extra `minari`).
 
     Args:
         run: The run's folder.
         out: The dataset's name, new, e.g. pendulum/replay-v0; Minari keeps it in MINARI_DATASETS_PATH.
         seed: Whose episodes; default: those of every seed, one after the other.
+        env: The run's environment again, where that is module:Id: a file may not choose what is imported.
+        trust: Run whatever code the folder names.
     """
     from sombrl.export import to_minari
 
-    print(f"wrote {to_minari(run_of(run, 'export-replay'), out, seed=seed)}  (minari.load_dataset({out!r}))")
+    run = run_of(run, "export-replay")
+    written = to_minari(run, out, seed=seed, word=_word(run, env, trust))
+    print(f"wrote {written}  (minari.load_dataset({out!r}))")
 
 
 def report(

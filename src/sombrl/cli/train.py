@@ -16,6 +16,7 @@ from sombrl.config.check import require
 from sombrl.config.fields import Field, leaves
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
+from sombrl.envs.trust import Word, again, import_from_here, module_of
 from sombrl.errors import RunFault, SombrlError
 
 NO_FILMS = {"films": "is for dreamer, whose model imagines pictures: leave it out."}
@@ -70,6 +71,8 @@ def _run(name: str, run_config: RunConfig, output: Output, config: Any, command:
     from sombrl.runs.evaluate import evaluate_run
     from sombrl.sweep.jobs import train as train_run
 
+    if module_of(run_config.env):
+        import_from_here()
     out = output.out or _new_folder(Path("runs") / f"{name}_{_slug(run_config.env)}_{config.explore.explore}")
     try:
         train_run(
@@ -91,8 +94,8 @@ def _run(name: str, run_config: RunConfig, output: Output, config: Any, command:
                 out.parent.rmdir()
     for task in run_config.downstream:
         print()
-        evaluate_run(out, episodes=10, task=task)
-    print(f"done: {out}  (sombrl eval {out} · sombrl plot {out})")
+        evaluate_run(out, episodes=10, task=task, word=Word.of(False, run_config.env))
+    print(f"done: {out}  (sombrl eval {out}{again(run_config.env)} · sombrl plot {out})")
 
 
 def _options(algorithm: str) -> dict[str, Field]:

@@ -220,9 +220,9 @@ class DreamerTrainer(Trainer[DreamerLoopState]):
         meta = {"iteration": self.iteration, "taken": self._taken, "network": NETWORK}
         return Snapshot(self.state, meta, free)
 
-    def restore(self, load: Callable[[Any], tuple[Any, dict[str, Any]]]) -> None:
+    def restore(self, load: Callable[[Callable[[], Any]], tuple[Any, dict[str, Any]]]) -> None:
         """Go on from a checkpoint."""
-        state, meta = load(self.state)
+        state, meta = load(lambda: self.state)
         if meta.get("network", 1) != NETWORK and self.image is not None and self.dreamer.config.cnn == "paper":
             raise SombrlError(
                 "this checkpoint has a network that pools images where --cnn paper has strides now, so its weights "

@@ -17,7 +17,7 @@ from sombrl.envs.adapters.spaces import check_spaces, to_physical
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.interface import EnvSpec
 from sombrl.envs.layout import Part
-from sombrl.envs.registry import make_envs
+from sombrl.envs.registry import make_envs, read_kwargs
 from sombrl.records import RunFault, SombrlError
 
 WIDE_SCALES = 1e3  # a ratio of standard deviations worth mentioning
@@ -34,13 +34,45 @@ class Finding:
     sentence: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """An environment that was tried; what it is, and what was found."""
+
+    findings: list[Finding]
+    envs: AbstractEnvs | None = None
+    """None where it could not be made."""
+    rewards: np.ndarray | None = None
+    """Of the random decisions; None where one of them failed."""
+    ready: bool = False
+
+    def close(self) -> None:
+        """Close it, unless it was made by the caller."""
+        if self.envs is not None and not self.ready:
+            with contextlib.suppress(Exception):
+                self.envs.close()
+
+
 def check_env(env: EnvSource, *, seed: int = 0, steps: int = 200, **options: Any) -> list[Finding]:
+    """What is wrong with `env`, without what it means for the algorithms (`sombrl.algorithms.check`)."""
+    tried = try_env(env, seed=seed, steps=steps, **options)
+    tried.close()
+    return list(dict.fromkeys(tried.findings))
+
+
+def try_env(env: EnvSource, *, seed: int = 0, steps: int = 200, **options: Any) -> Tried:
     """Try `env` with random actions for at most `steps` decisions; `options` are those of `make_envs`."""
     try:
         envs = make_envs(env, [seed], **options)
     except Exception as error:
-        return [Finding("error", _sentence(error))]
-    checks: list[Callable[..., list[Finding]]] = [_describe, _check_rollout]
+        return Tried([Finding("error", _sentence(error))])
+    rewards: list[np.ndarray] = []
+
+    def check_rollout(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
+        found, seen = _check_rollout(envs, steps)
+        rewards.append(seen)
+        return found
+
+    checks: list[Callable[..., list[Finding]]] = [_describe, check_rollout]
     checks += [_check_raw] if isinstance(envs, GymnasiumEnvs) else []
     findings: list[Finding] = []
     for check in checks:
@@ -49,11 +81,8 @@ def check_env(env: EnvSource, *, seed: int = 0, steps: int = 200, **options: Any
         except Exception as error:
             findings.append(Finding("error", _sentence(error)))
     if isinstance(envs, GymnasiumEnvs):
-        findings += _run_gymnasium_checker(env, options.get("env_kwargs") or {})
-    if not isinstance(env, gymnasium.Env):  # a ready one belongs to the caller
-        with contextlib.suppress(Exception):
-            envs.close()
-    return list(dict.fromkeys(findings))
+        findings += _run_gymnasium_checker(env, read_kwargs(options.get("env_kwargs")))
+    return Tried(findings, envs, rewards[0] if rewards else None, isinstance(env, gymnasium.Env))
 
 
 def _describe(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
@@ -87,10 +116,10 @@ def _describe_part(part: Part) -> str:
     return f"{part.shape[0]} number(s)" if part.kind == "vector" else f"one of {part.size}"
 
 
-def _check_rollout(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
-    """The same episode twice: finite, repeatable, informative."""
-    obs, rewards = _rollout(envs, steps)
-    again, rewards_again = _rollout(envs, steps)
+def _check_rollout(envs: AbstractEnvs, steps: int) -> tuple[list[Finding], np.ndarray]:
+    """The same episode twice: finite, repeatable, informative; and the rewards."""
+    obs, rewards, terminated = _rollout(envs, steps)
+    again, rewards_again, _ = _rollout(envs, steps)
     findings = [Finding("ok", f"Observations and rewards were finite in {len(rewards)} random decisions.")]
     if not np.array_equal(obs[0], again[0]):
         text = "reset(seed=...) does not fix the start: the same seed gave two; call super().reset(seed=seed)."
@@ -105,9 +134,18 @@ def _check_rollout(envs: AbstractEnvs, steps: int, options: dict[str, Any]) -> l
         findings.append(Finding("ok", "The same seed and actions give the same trajectory."))
     findings += _check_information(envs.spec, obs)
     if np.ptp(rewards) == 0:
-        text = f"The reward was {rewards[0]:g} throughout under random actions: sparse, so exploration matters."
-        findings.append(Finding("ok", text))
-    return findings
+        findings.append(Finding("ok", _constant(float(rewards[0]), terminated)))
+    return findings, rewards
+
+
+def _constant(reward: float, terminated: bool) -> str:
+    """What a reward that never changed says."""
+    text = f"The reward was {reward:g} throughout under random actions"
+    if reward == 0:
+        return f"{text}: sparse, so exploration matters."
+    if terminated:
+        return f"{text}, and the episode ended early: what is paid is how long it lasts."
+    return f"{text}: what earns another one was not met, so exploration matters; if nothing does, nothing is learned."
 
 
 def _check_information(spec: EnvSpec, obs: np.ndarray) -> list[Finding]:
@@ -134,17 +172,19 @@ def _check_information(spec: EnvSpec, obs: np.ndarray) -> list[Finding]:
     return findings
 
 
-def _rollout(envs: AbstractEnvs, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Observations [time + 1, obs] and rewards [time] of episode 0 under fixed random actions."""
+def _rollout(envs: AbstractEnvs, steps: int) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Observations [time + 1, obs] and rewards [time] of an episode of random actions; whether it terminated."""
+    terminated = False
     rng = np.random.default_rng(0)
     obs, rewards = [envs.reset(0)[0]], []
     for _ in range(min(steps, envs.spec.episode_length)):
         step = envs.step(rng.uniform(-1, 1, (1, envs.spec.action_dim)), np.ones(1, bool))
         obs.append(step.obs[0])
         rewards.append(step.reward[0])
-        if step.terminated[0] or step.truncated[0]:
+        terminated = bool(step.terminated[0])
+        if terminated or step.truncated[0]:
             break
-    return np.stack(obs), np.array(rewards)
+    return np.stack(obs), np.array(rewards), terminated
 
 
 def _check_raw(envs: GymnasiumEnvs, steps: int, options: dict[str, Any]) -> list[Finding]:
@@ -200,6 +240,10 @@ def _run_gymnasium_checker(env: EnvSource, kwargs: dict[str, Any]) -> list[Findi
         try:
             made = make_many(env, 1, kwargs, render=False)[0]
             gymnasium_check_env(made.unwrapped, skip_render_check=True)
+        except AssertionError as error:
+            # Observations are normalised whatever their bounds: what lies outside is learned from all the same.
+            level = "warning" if "within the observation space" in str(error) else "error"
+            findings.append(Finding(level, f"Gymnasium's checker: {_sentence(error)}"))
         except Exception as error:
             findings.append(Finding("error", f"Gymnasium's checker: {_sentence(error)}"))
     for warning in caught:

@@ -102,5 +102,17 @@ def require_finite(values: object, what: str, *, env: str, seed: int, episode: i
     where = "" if array.ndim == 0 else str([int(i) for i in np.argwhere(~finite)[0]])
     value = array[~finite].flat[0] if array.ndim else array[()]
     raise RunFault(
-        f"{env} (seed {seed}, episode {episode}, step {step}): {what}{where} is {value}, not a finite number."
+        f"{env} (seed {seed}, episode {episode}, step {step}): {what}{where} is {value}, not a finite number; "
+        f"{_where_to_look(what)}."
+    )
+
+
+def _where_to_look(what: str) -> str:
+    """What usually makes such a number; going on without a change would only meet it again."""
+    if what == "action":
+        return "the model or the policy gave it, so look at model/rmse and the losses in the metrics"
+    where = "reward" if what == "reward" else "observation"
+    return (
+        f"in the environment's {where}, look for a division by zero, a root or logarithm of a negative number, and a "
+        "simulator that has become unstable"
     )

@@ -47,6 +47,9 @@ WORLDS = {
 }
 """A new world is a file of its own and a row here."""
 
+PREFIXES = (DMC, VISION, ATARI)
+"""What comes before the colon of names that are no modules."""
+
 NEEDS_OPENGL = {f"{DMC}quadruped-escape"}  # its terrain goes through the graphics library, even without pictures
 
 
@@ -75,7 +78,7 @@ def make_envs(
     and its episodes are cut short, instead of ending the run.
     """
     seeds = check_seeds(seeds)
-    kwargs = {key: _parse(value) for key, value in (env_kwargs or {}).items()}
+    kwargs = read_kwargs(env_kwargs)
     if action_repeat is None:
         action_repeat = _usual_repeat(name)
     repeat, cost = check_count(action_repeat, "action_repeat"), check_cost(action_cost)
@@ -145,6 +148,11 @@ def make_world(name: str, kwargs: Mapping[str, Any]) -> AbstractWorld:
         options = ", ".join(f"{key}={p.default!r}" for key, p in allowed.items())
         raise SombrlError(f"{name} has no option {unknown[0]!r}; the options and their defaults are {options}.")
     return make(**kwargs)
+
+
+def read_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Options of an environment, as it is given them."""
+    return {key: _parse(value) for key, value in (kwargs or {}).items()}
 
 
 def _parse(value: Any) -> Any:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,12 +24,13 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import load
+from sombrl.agent.make import load_with
 from sombrl.dreamer.loop import executed
 from sombrl.dreamer.replay import SequenceReplay
 from sombrl.dreamer.trainer import DreamerTrainer
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.layout import Part
+from sombrl.envs.trust import NO_WORD, Word
 from sombrl.optional import require
 from sombrl.records import RunFault, SombrlError, Transition
 from sombrl.replay import Replay
@@ -52,14 +54,17 @@ class Episode:
     truncated: bool
 
 
-def to_minari(run: Agent | str | Path, dataset: str, *, seed: int | None = None) -> Path:
+def to_minari(run: Agent | str | Path, dataset: str, *, seed: int | None = None, word: Word = NO_WORD) -> Path:
     """Write the replay of an agent or a run as the new Minari dataset `dataset`; its folder.
 
-    Of all seeds, or of one. It is there whole or not at all, in Minari's own folder (MINARI_DATASETS_PATH).
+    Of all seeds, or of one. It is there whole or not at all, in Minari's own folder (MINARI_DATASETS_PATH). `word` is
+    what the user has said about code that the run names.
     """
     minari = _minari()
     root, final = _place(dataset)
-    agent = run if isinstance(run, Agent) else load(run)
+    agent = run if isinstance(run, Agent) else load_with(word, run)
+    for note in [] if agent is run else agent.notes:  # of a damaged checkpoint: the replay is then an older one
+        print(note, file=sys.stderr)
     if seed is not None:
         agent.row_of(seed)  # refuses one that is not there
     episodes = [episode for episode in episodes_of(agent) if seed in (None, episode.seed)]

@@ -7,6 +7,7 @@ the recorded ones.
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import jax.random as jr
 import numpy as np
 
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import load
+from sombrl.agent.make import load_with
 from sombrl.controllers.sac_losses import gaussian
 from sombrl.dreamer.dreamer import Dreamer
 from sombrl.dreamer.rssm import zero_latent
@@ -25,6 +26,7 @@ from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.layout import Part
 from sombrl.envs.rc_car import RCCar
+from sombrl.envs.trust import NO_WORD, Word
 from sombrl.export import policy as deployed
 from sombrl.hardware.policy import Actor
 from sombrl.records import RunFault, SombrlError
@@ -46,14 +48,23 @@ class Exported:
     arrays: dict[str, np.ndarray]
 
 
-def export_policy(run: Agent | str | Path, out: str | Path, *, seed: int | None = None, onnx: bool = False) -> Path:
+def export_policy(
+    run: Agent | str | Path,
+    out: str | Path,
+    *,
+    seed: int | None = None,
+    onnx: bool = False,
+    word: Word = NO_WORD,
+) -> Path:
     """Write the policy of one seed, by default the first, of a run or an agent to the new folder `out`.
 
-    `onnx` adds policy.onnx (onnx_graph.py).
+    `onnx` adds policy.onnx (onnx_graph.py). `word` is what the user has said about code that the run names.
     """
     out = Path(out)
     check_new(out, "--out")
-    agent = run if isinstance(run, Agent) else load(run)
+    agent = run if isinstance(run, Agent) else load_with(word, run)
+    for note in [] if agent is run else agent.notes:  # of a damaged checkpoint: the policy is then an older one
+        print(note, file=sys.stderr)
     with jax.default_matmul_precision("highest"):  # a GPU would round the recorded actions to TF32
         exported = describe(agent, agent.seeds[0] if seed is None else seed)
     files: dict[str, bytes | Any] = {

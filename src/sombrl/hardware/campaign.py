@@ -41,7 +41,7 @@ class CampaignConfig(Configuration):
     """What is driven, what learns, and how long."""
 
     backend: str = "sim"
-    """sim, replay, remote, or module:name, anything that can be called for a CarBackend."""
+    """sim, replay, remote, or module:name, a class of the kind CarBackend or a function that is said to return one."""
     backend_options: tuple[str, ...] = ()
     """Its options as name=value."""
     trainer: str = "sim-fsvgd"

@@ -10,6 +10,7 @@ import jax
 import tyro
 
 from sombrl.config.suggestions import nearest
+from sombrl.envs.trust import NO_WORD, Word, import_from_here
 from sombrl.errors import SombrlError
 from sombrl.hardware.campaign import Campaign, CampaignConfig, is_campaign, refuse_other
 from sombrl.hardware.controller import Controller, Stopped
@@ -17,7 +18,7 @@ from sombrl.hardware.episode import Episode, check_log
 from sombrl.hardware.files import EventLog, read_json
 from sombrl.hardware.learner import LearnerClient
 from sombrl.hardware.policy import Actor
-from sombrl.hardware.registry import find_trainer, make_backend
+from sombrl.hardware.registry import find_trainer, make_backend, read_options, require_word
 from sombrl.runs.train import Interrupted
 
 USAGE = """usage: sombrl hardware run CAMPAIGN [options]      drive and learn; a new campaign, or one that goes on
@@ -36,6 +37,8 @@ class Learning:
     """How often per policy a learner that died is started again; 0: stop, to be resumed."""
     learner_patience: float = 60.0
     """external: seconds without a heartbeat after which the campaign stops."""
+    trust: bool = False
+    """Run whatever code the campaign's file names: a backend or trainer module:name, an environment module:Id."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +76,12 @@ def run(path: Path, argv: list[str], command: list[str]) -> None:
     config = options.config
     if found:
         Campaign(path).require_same(config)
+        word = _word(config, argv, options.learning.trust)
+        require_word(config, word)
+    else:
+        word = Word(trust=True)  # all of it was typed just now
+    if _foreign(config):
+        import_from_here()
     backend = make_backend(config.backend, config.backend_options)
     trainer = find_trainer(config.trainer)
     if not found:
@@ -88,14 +97,15 @@ def run(path: Path, argv: list[str], command: list[str]) -> None:
             if campaign.committed() >= config.episodes:
                 raise SombrlError(f"{path} is complete ({config.episodes} episodes): give more with --episodes.")
             who = options.learning
-            learner = LearnerClient(campaign, external=who.learner == "external", patience=who.learner_patience)
+            external, patience = who.learner == "external", who.learner_patience
+            learner = LearnerClient(campaign, external=external, patience=patience, word=word)
             try:
                 Controller(campaign, backend, learner, who.learner_restarts).run()
             except Stopped as stop:
                 done = campaign.committed()
                 raise Interrupted(
                     f"{stop}; {done} of {config.episodes} episodes are committed; continue with: "
-                    f"sombrl hardware run {path}"
+                    f"sombrl hardware run {path}{' --trust' if _foreign(config) else ''}"
                 ) from None
     print(f"done: {path}  (sombrl hardware status {path})")
 
@@ -139,6 +149,24 @@ def check(path: Path, argv: list[str], command: list[str]) -> None:
         print(f"{level:<8} {sentence}")
     if any(level == "error" for level, _ in findings):
         raise SombrlError(f"{path} is not what the loop should have recorded: see the errors above.")
+
+
+def _word(config: CampaignConfig, argv: list[str], trust: bool) -> Word:
+    """What the user says about code: the options that are on this command line were not taken from the file."""
+    typed = {text.partition("=")[0].replace("_", "-") for text in argv if text.startswith("--")}
+    given = [getattr(config, part) for part in ("backend", "trainer") if f"--{part}" in typed]
+    if "--trainer-options" in typed:
+        given.append(str(read_options(config.trainer_options, "--trainer-options").get("env", "")))
+    return Word.of(trust, *given)
+
+
+def _foreign(config: CampaignConfig) -> bool:
+    """Whether a campaign names code that is not sombrl's."""
+    try:
+        require_word(config, NO_WORD)
+    except SombrlError:
+        return True
+    return False
 
 
 def _no_options(argv: list[str]) -> None:

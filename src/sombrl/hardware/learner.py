@@ -19,12 +19,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from sombrl.envs.trust import NO_WORD, Word, import_from_here
 from sombrl.errors import RunFault, SombrlError
 from sombrl.hardware.campaign import Campaign
 from sombrl.hardware.files import read_json
-from sombrl.hardware.registry import find_trainer
+from sombrl.hardware.registry import find_trainer, require_word
+from sombrl.output import guarded
 from sombrl.storage.files import write_whole
 from sombrl.storage.provenance import provenance
+from sombrl.storage.run_folder import RunFolder
 
 POLL = 0.05  # seconds between two looks at the folder
 BEAT = 0.5  # seconds between two heartbeats
@@ -42,9 +45,13 @@ class LearnerClient:
     `check` raises when no policy can be expected any more; otherwise it costs microseconds.
     """
 
-    def __init__(self, campaign: Campaign, *, external: bool = False, patience: float = 60.0):
-        """An `external` learner is started elsewhere and may be silent for `patience` seconds."""
+    def __init__(self, campaign: Campaign, *, external: bool = False, patience: float = 60.0, word: Word = NO_WORD):
+        """An `external` learner is started elsewhere and may be silent for `patience` seconds.
+
+        Another is told the user's `word` about code that the campaign names.
+        """
         self.campaign, self.external, self.patience = campaign, external, patience
+        self.word = word
         self._process: subprocess.Popen[bytes] | None = None
         self._heard = time.monotonic()
         self._beat: float | None = None
@@ -54,10 +61,13 @@ class LearnerClient:
         if self.external or (self._process is not None and self._process.poll() is None):
             return
         self.campaign.learner.mkdir(exist_ok=True)
+        RunFolder(self.campaign.learner).refuse_links()
         (self.campaign.learner / "heartbeat.json").unlink(missing_ok=True)  # of an earlier process
         cache = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made when JAX is imported
         given = {} if cache is None else {"JAX_COMPILATION_CACHE_DIR": cache}  # the command line's, if any
-        command = [sys.executable, "-m", "sombrl.hardware.learner", str(self.campaign.path)]
+        # -P: the current folder may be a stranger's; of code that the user has named it is looked for all the same.
+        command = [sys.executable, "-P", "-m", "sombrl.hardware.learner", str(self.campaign.path)]
+        command += ["--word", json.dumps(self.word.to_json())]
         with open(self.campaign.learner / "log.txt", "ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--parent", str(os.getpid())],
@@ -85,7 +95,7 @@ class LearnerClient:
         if time.monotonic() - self._heard > self.patience:
             raise Lost(
                 f"no learner has been heard of for {self.patience:.0f} s: start "
-                f"`python -m sombrl.hardware.learner {self.campaign.path}`."
+                f"`python -m sombrl.hardware.learner {self.campaign.path}` (--trust, where it names code of yours)."
             )
 
     def forget_silence(self) -> None:
@@ -138,8 +148,9 @@ class Heartbeat:
             self._write()
 
 
-def serve(campaign: Campaign, heartbeat: Heartbeat) -> None:
-    """Train every missing policy until the campaign is complete."""
+def serve(campaign: Campaign, heartbeat: Heartbeat, word: Word = NO_WORD) -> None:
+    """Train every missing policy until the campaign is complete; `word` is what the user says about code it names."""
+    require_word(campaign.config, word)
     trainer = find_trainer(campaign.config.trainer)
     while campaign.committed() < campaign.config.episodes:
         number = campaign.missing_policy()
@@ -169,8 +180,12 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sombrl.hardware.learner", description=__doc__)
     parser.add_argument("campaign", type=Path, help="the campaign's folder")
     parser.add_argument("--parent", type=int, default=None, help="end when this process is gone")
+    parser.add_argument("--trust", action="store_true", help="run whatever code the campaign names")
+    parser.add_argument("--word", type=json.loads, default={}, help="the same in detail, from the controller")
     options = parser.parse_args(argv)
-    sys.path.insert(0, os.getcwd())  # for --trainer module:function
+    word = Word(trust=True) if options.trust else Word.from_json(options.word)
+    if word != NO_WORD:
+        import_from_here()
     with contextlib.suppress(OSError):
         os.nice(NICE)
     if options.parent is not None:
@@ -182,7 +197,7 @@ def main(argv: list[str] | None = None) -> int:
         with campaign.lock_learner():
             heartbeat = Heartbeat(campaign, options.parent)
             write_whole(campaign.learner / "manifest.json", json.dumps(provenance(sys.argv), indent=2))
-            serve(campaign, heartbeat)
+            serve(campaign, heartbeat, word)
         return 0
     except (SombrlError, RunFault) as error:
         return _fail(heartbeat, str(error), 2 if isinstance(error, SombrlError) else 1)
@@ -203,4 +218,6 @@ def _fail(heartbeat: Heartbeat | None, sentence: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with guarded():
+        ended = main()
+    sys.exit(ended)

@@ -4,11 +4,15 @@ import functools
 import importlib
 import inspect
 import json
-from collections.abc import Callable, Iterable
+import typing
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sombrl.config.json import from_json
+from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
+from sombrl.envs.trust import Word
+from sombrl.envs.trust import require_word as require_env_word
 from sombrl.errors import SombrlError
 from sombrl.hardware.backend import CarBackend
 from sombrl.hardware.episode import ReplayBackend
@@ -16,6 +20,7 @@ from sombrl.hardware.remote import RemoteBackend, RemoteConfig
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
 
 if TYPE_CHECKING:
+    from sombrl.hardware.campaign import CampaignConfig
     from sombrl.hardware.trainers import TrainerPart
 
 SEE = "docs/hardware.md"
@@ -35,7 +40,7 @@ BACKENDS: dict[str, tuple[Callable[..., CarBackend], Callable[..., Any]]] = {
     "replay": (ReplayBackend, ReplayBackend),
     "remote": (_remote, RemoteConfig),
 }
-"""What makes each, and whose parameters are its options. Others are module:name, anything that makes a `CarBackend`."""
+"""What makes each, and whose parameters are its options. Others are module:name, of what says that it makes one."""
 
 
 def make_backend(name: str, options: tuple[str, ...] = ()) -> CarBackend:
@@ -46,6 +51,11 @@ def make_backend(name: str, options: tuple[str, ...] = ()) -> CarBackend:
         check_options(given, inspect.signature(takes).parameters, f"backend {name}")
     else:
         make = _imported(name, "backend", BACKENDS)
+        if not _makes_cars(make):
+            raise SombrlError(
+                f"{name} is no backend: it must be a class of the kind CarBackend, or a function that says so, as in "
+                "def car(**options) -> CarBackend."
+            )
     try:
         backend = make(**given)
     except (TypeError, ValueError) as error:  # an unknown option, a word where a number should be
@@ -64,7 +74,55 @@ def find_trainer(name: str) -> "TrainerPart":
         return TRAINERS[name]
     if name in ALGORITHMS:
         return TrainerPart(functools.partial(train_agent, name), functools.partial(check_agent, name))
-    return TrainerPart(_imported(name, "trainer", [*TRAINERS, *ALGORITHMS]))
+    train = _imported(name, "trainer", [*TRAINERS, *ALGORITHMS])
+    if not (inspect.isfunction(train) and _takes(train, 5)):
+        raise SombrlError(
+            f"{name} is no trainer: it must be a function of (episodes, config, number, seed, scratch), as Trainer in "
+            "sombrl/hardware/trainers.py."
+        )
+    return TrainerPart(train)
+
+
+def require_word(config: "CampaignConfig", word: Word) -> None:
+    """Refuse code that a campaign's file names, unless the user has said that it may run."""
+    from sombrl.algorithms import ALGORITHMS
+    from sombrl.hardware.trainers import TRAINERS
+
+    own: dict[str, Mapping[str, Any]] = {"backend": BACKENDS, "trainer": {**TRAINERS, **ALGORITHMS}}
+    for part, known in own.items():
+        name = getattr(config, part)
+        if name not in known and not word.allows(name):
+            raise SombrlError(
+                f"its {part} {name} is code, and a file's word is not enough to run it: if you know it, name it again "
+                f"(--{part} {name}) or trust the file (--trust)."
+            )
+    if config.trainer in ALGORITHMS:
+        given = read_options(config.trainer_options, "--trainer-options")
+        kwargs = given.get("env_kwargs", {})
+        pairs = kwargs.items() if isinstance(kwargs, dict) else ()
+        options = tuple(f"{name}={value}" for name, value in pairs)
+        run = RunConfig(env=str(given.get("env", "rc-car")), env_kwargs=options)
+        require_env_word(run, word, "--trainer-options env=")
+
+
+def _makes_cars(make: Callable[..., Any]) -> bool:
+    """Whether something says of itself that it makes a `CarBackend`: it is not called to find out."""
+    made: Any = make
+    if not inspect.isclass(make):
+        try:
+            made = typing.get_type_hints(make).get("return")
+        except (TypeError, NameError, AttributeError):
+            return False
+    return inspect.isclass(made) and issubclass(made, CarBackend)
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _imported(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:

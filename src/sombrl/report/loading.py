@@ -1,4 +1,8 @@
-"""What a report reads: runs, cells of experiments and tables of results, found in folders, and what was skipped."""
+"""What a report reads: runs, cells of experiments and tables of results, found in folders, and what was skipped.
+
+A page is shown to others, and a folder may come from others: no link in a folder is followed, so that nothing gets into
+the page that does not lie there. Only the paths that the user gives may be links.
+"""
 
 import dataclasses
 import json
@@ -11,8 +15,9 @@ import numpy as np
 
 from sombrl.errors import RunFault, SombrlError
 from sombrl.optional import first_line
+from sombrl.storage.files import read_file, refuse_links
 from sombrl.storage.results import COLUMNS, Row, read_rows
-from sombrl.storage.run_folder import RunFolder
+from sombrl.storage.run_folder import RunFolder, is_text
 
 MEDIA = {".gif": "image/gif", ".png": "image/png", ".mp4": "video/mp4"}
 FRAMES, ITERATIONS = "env frames", "iterations"
@@ -91,18 +96,28 @@ def _look(path: Path, found: Found) -> None:
             found.sources.extend(_cell(path))
         elif _is_run(path):
             found.sources.append(_run(path))
-        elif (path / "sweep.json").is_file() and (path / "cells").is_dir():
+        elif (path / "sweep.json").is_file() and (path / "cells").is_dir() and not (path / "cells").is_symlink():
             _look(path / "cells", found)  # its results.csv has the same numbers, of finished cells alone
         else:
             inside = [entry for entry in sorted(path.iterdir()) if not entry.name.startswith(".")]
             for entry in inside:
-                if (entry.is_dir() and not entry.is_symlink()) or entry.suffix == ".csv":
+                if entry.suffix == ".csv" and entry.is_symlink():
+                    found.skipped.append((entry, "is a link: give the table itself."))
+                elif (entry.is_dir() and not entry.is_symlink()) or entry.suffix == ".csv":
                     _look(entry, found)
     except (SombrlError, RunFault) as error:
         found.skipped.append((path, str(error).removeprefix(f"{path} ")))
     except OSError as error:
         found.skipped.append((path, f"cannot be read: {error.strerror or error}."))
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:  # somebody changed a file by hand
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+        RecursionError,
+    ) as error:  # somebody changed a file by hand
         found.skipped.append((path, f"has a damaged file ({first_line(error)}): restore it from a copy."))
 
 
@@ -113,10 +128,12 @@ def _is_run(path: Path) -> bool:
 
 
 def _run(path: Path) -> Source:
+    refuse_links(path, ("config.json", "manifest.json", "metrics.jsonl", "eval.json"))
     folder = RunFolder.open(path)
-    config, manifest = folder.config, folder.manifest
+    manifest = folder.manifest
     if manifest.get("kind") == "campaign":
         raise SombrlError("it is a campaign on hardware, with a page of its own: see sombrl hardware status.")
+    config = folder.settings
     try:
         method, env = _method(config), _task(config["run"])
         setting = config["run"].get("setting", "finite-horizon")
@@ -166,7 +183,9 @@ def _task(run: dict[str, Any]) -> str:
 
 def _evaluations(path: Path) -> tuple[dict[str, Any], ...]:
     try:
-        evaluations = json.loads((path / "eval.json").read_text())
+        evaluations = json.loads(read_file(path / "eval.json"))
+        if not is_text(evaluations):
+            raise ValueError("no text")
         found = tuple(one for one in evaluations if {"settings", "returns"} <= one.keys())
         for one in found:
             one["settings"].keys()
@@ -175,21 +194,23 @@ def _evaluations(path: Path) -> tuple[dict[str, Any], ...]:
         return found
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise SombrlError(f"its eval.json cannot be read ({error}).") from None
 
 
 def _media(path: Path) -> tuple[Path, ...]:
-    folders = (path, path / "videos", path / "plots")
+    folders = (path, *(folder for folder in (path / "videos", path / "plots") if not folder.is_symlink()))
     return tuple(file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir()) if _is_medium(file))
 
 
 def _is_medium(path: Path) -> bool:
-    return path.suffix.lower() in MEDIA and path.is_file() and not path.name.startswith(".")
+    """Whether a file has the name of one; a link is one that is not shown."""
+    return path.suffix.lower() in MEDIA and (path.is_symlink() or path.is_file()) and not path.name.startswith(".")
 
 
 def _cell(path: Path) -> list[Source]:
     """A cell of an experiment: its run, finished or not, under the names of the experiment; without a run its rows."""
+    refuse_links(path, ("settings.json", "finished.json", "rows.csv", "evaluations", "run"))
     settings = _json(path / "settings.json")
     experiment = settings.get("experiment", path.parent.name)
     above = (parent.name for parent in path.absolute().parents)
@@ -219,6 +240,7 @@ def _cell_evaluations(path: Path, records: dict[Key, Record]) -> dict[Key, Recor
     return _by_key(
         (some._replace(metric=metric, seed=seed), (record.frames[at], record.decisions[at], value))
         for file in sorted((path / "evaluations").glob("*.json"))
+        if not file.is_symlink()
         for at in [int(file.stem) - 1]
         for metric, values in _json(file).items()
         for (seed, record), value in zip(counts.items(), values, strict=False)
@@ -237,7 +259,8 @@ def _tables(path: Path) -> list[Source]:
     if not rows:
         raise SombrlError("it has no rows.")
     beside = path.with_suffix(".json")
-    manifest = _json(beside if beside.is_file() else path.with_name("manifest.json"), None)
+    beside = beside if beside.is_file() else path.with_name("manifest.json")
+    manifest = None if beside.is_symlink() else _json(beside, None)
     cells = manifest.pop("cells", {}) if manifest else {}
     if manifest and isinstance(manifest.get("manifest"), dict):  # some were put together from several processes
         manifest = {key: value for key, value in manifest.items() if key != "manifest"} | manifest["manifest"]
@@ -269,11 +292,11 @@ _REFUSE = object()
 def _json(path: Path, missing: Any = _REFUSE) -> Any:
     """The dictionary of a JSON file; `missing`, if given, where there is none that can be read."""
     try:
-        content = json.loads(path.read_text())
-        if not isinstance(content, dict):
-            raise ValueError("not a dictionary")
+        content = json.loads(read_file(path))
+        if not isinstance(content, dict) or not is_text(content):
+            raise ValueError("not a dictionary of texts and numbers")
         return content
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         if missing is not _REFUSE:
             return missing
         raise SombrlError(f"its {path.name} cannot be read ({error}).") from None

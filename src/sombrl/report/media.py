@@ -1,4 +1,7 @@
-"""Films and pictures of runs inside the page, as far as there is room; the others are listed."""
+"""Films and pictures of runs inside the page, as far as there is room; the others are listed.
+
+What a file is called says nothing: only what begins as a film or picture does is shown, and no link is followed.
+"""
 
 import base64
 import dataclasses
@@ -11,6 +14,10 @@ ONE_FILE = 4_000_000
 """Bytes of the largest film that is put into a page."""
 ALL_FILES = 16_000_000
 """Bytes of all of them: beyond this a page opens slowly on a phone."""
+
+
+BEGINS = {".gif": (0, (b"GIF87a", b"GIF89a")), ".png": (0, (b"\x89PNG\r\n\x1a\n",)), ".mp4": (4, (b"ftyp",))}
+"""Where the mark of each format is, and what it may be."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +36,13 @@ def embed(paths: Iterable[Path]) -> list[Medium]:
     for path in paths:
         kind = MEDIA[path.suffix.lower()]
         try:
+            if path.is_symlink():
+                found.append(Medium(path, kind, None, "a link, which is not followed"))
+                continue
             size = path.stat().st_size
-            if size > ONE_FILE:
+            if not _is_of_its_kind(path):
+                found.append(Medium(path, kind, None, f"not a {path.suffix.lower()[1:]} file"))
+            elif size > ONE_FILE:
                 found.append(Medium(path, kind, None, f"{size / 1e6:.1f} MB, more than {ONE_FILE / 1e6:.0f}"))
             elif size > room:
                 found.append(Medium(path, kind, None, f"{size / 1e6:.1f} MB, and the page is full"))
@@ -41,3 +53,10 @@ def embed(paths: Iterable[Path]) -> list[Medium]:
         except OSError as error:
             found.append(Medium(path, kind, None, f"cannot be read: {error.strerror or error}"))
     return found
+
+
+def _is_of_its_kind(path: Path) -> bool:
+    """Whether a file begins as its name says."""
+    at, marks = BEGINS[path.suffix.lower()]
+    with open(path, "rb") as file:
+        return file.read(at + 8)[at:].startswith(marks)

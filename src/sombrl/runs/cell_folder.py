@@ -19,8 +19,9 @@ import numpy as np
 
 import sombrl
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import load
+from sombrl.agent.make import load_with
 from sombrl.envs.registry import WORLDS
+from sombrl.envs.trust import Word
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.cell import Cell, Evaluation, FunctionCell, TrainCell
 from sombrl.runs.train import Run, run_training
@@ -185,7 +186,9 @@ class CellFolder(AbstractWork):
         assert isinstance(cell, TrainCell)
         if (path / "manifest.json").is_file():
             folder = RunFolder.open(path)
-            agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
+            # The environment of the cell may be made; the folder may not name another.
+            named = Word(named=frozenset([cell.run.env]))
+            agent = load_with(named, path, fresh=not checkpoint.available(folder.checkpoints))
         else:
             workers = 0 if cell.run.env in WORLDS else self.env_workers  # our own worlds are stepped by JAX
             agent = Agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, env_workers=workers))

@@ -1,5 +1,6 @@
 """`sombrl eval`: returns of a trained agent on episodes it has never seen, as a table, a record, a film."""
 
+import contextlib
 import datetime
 import fcntl
 import json
@@ -11,17 +12,25 @@ from typing import Any
 import numpy as np
 
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import load
+from sombrl.agent.make import load_with
 from sombrl.envs.base import AbstractEnvs
+from sombrl.envs.trust import NO_WORD, Word
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.video import check_video, film_rate, write_video
-from sombrl.storage.files import sync_folder, write_synced
+from sombrl.storage.files import read_file, sync_folder, write_synced
+from sombrl.storage.run_folder import RunFolder
 
 BOOTSTRAP_DRAWS = 10_000
 
 
 def evaluate_run(
-    run: Path, *, episodes: int, explore: bool = False, task: str | None = None, video: Path | None = None
+    run: Path,
+    *,
+    episodes: int,
+    explore: bool = False,
+    task: str | None = None,
+    video: Path | None = None,
+    word: Word = NO_WORD,
 ) -> None:
     """Print the returns of `episodes` episodes per seed and add them to the run's eval.json.
 
@@ -32,8 +41,9 @@ def evaluate_run(
         raise SombrlError(f"--episodes must be at least 1, not {episodes}.")
     if video is not None:
         check_video(video)
+    RunFolder.open(Path(run)).refuse_links()
     record_path = Path(run) / "eval.json"
-    agent = load(run)
+    agent = load_with(word, run)
     _read(record_path)  # a damaged record is refused now, not after the episodes
     for note in agent.notes:
         print(note, file=sys.stderr)
@@ -140,10 +150,10 @@ def _read(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        evaluations = json.loads(path.read_text())
+        evaluations = json.loads(read_file(path))
         if not isinstance(evaluations, list):
             raise ValueError("not a list")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SombrlError(f"{path} cannot be read as a list of evaluations ({error}): move it away.") from error
     return evaluations
 
@@ -160,4 +170,5 @@ def _extend(path: Path, evaluation: dict[str, Any]) -> None:
     except OSError as error:
         raise RunFault(f"cannot write {path}: {error.strerror or error}.") from error
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a disk that cannot be written, which was said above
+            aside.unlink(missing_ok=True)

@@ -10,7 +10,8 @@ import numpy as np
 
 from sombrl.optional import require
 from sombrl.records import RunFault, SombrlError
-from sombrl.storage.files import check_new
+from sombrl.storage.files import check_new, refuse_links
+from sombrl.storage.results import readable
 from sombrl.storage.run_folder import RunFolder
 
 COLORS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
@@ -47,8 +48,10 @@ def plot_runs(runs: list[Path], out: Path | None) -> Path:
         if out.suffix.lower() not in SUFFIXES:
             raise SombrlError(f"a plot is a {', '.join(SUFFIXES)} file, not {out.name!r}: choose another --out.")
         check_new(out, "--out")
-    folders = [RunFolder.open(Path(run)) for run in dict.fromkeys(runs)]
-    tables = [_rows(folder) for folder in folders]
+    if out is None:
+        RunFolder.open(Path(runs[0])).refuse_links()  # the picture goes into it
+    read = readable(list(map(Path, runs)), _read)
+    folders, tables = [folder for folder, _ in read], [rows for _, rows in read]
     with drawing("plotting"):
         figure = _figure(folders, tables)
         out = folders[0].plots / "learning.png" if out is None else out
@@ -152,6 +155,14 @@ def _labels(folders: list[RunFolder]) -> list[str]:
     if len(set(names)) < len(names):
         names = [str(folder.path) for folder in folders]
     return [f"{strategy} ({name})" for strategy, name in zip(strategies, names, strict=True)]
+
+
+def _read(path: Path) -> tuple[RunFolder, list[dict[str, Any]]]:
+    """A run, and its rows."""
+    folder = RunFolder.open(path)
+    refuse_links(path, ("config.json", "metrics.jsonl"))
+    _ = folder.settings  # refuses what is damaged
+    return folder, _rows(folder)
 
 
 def _rows(folder: RunFolder) -> list[dict[str, Any]]:

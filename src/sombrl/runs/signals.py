@@ -138,7 +138,8 @@ class Signals:
         since, done, length = time.monotonic() - self._began, self._done, self._length  # read once: the run goes on
         about = f", in about {since / (done - 1) * (length - done):.0f} s" if done > 1 else ""
         if number == signal.SIGTERM:
-            return f"stopping after this report{about}; if that takes more than {PATIENCE:.0f} s, at once"
+            sooner = f"after {PATIENCE:.0f} s without it, as soon as the program or compilation that is running ends"
+            return f"stopping after this report{about}; {sooner}"
         return f"stopping after this report{about}; press Ctrl-C again to stop at once"
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import jax
 
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import load
+from sombrl.agent.make import load_with
+from sombrl.algorithms.check import advice
 from sombrl.config.run import RunConfig
+from sombrl.envs.trust import NO_WORD, Word, again
 from sombrl.errors import RunFault, SombrlError
 from sombrl.runs.signals import Signals
 from sombrl.runs.signals import terminate_as_interrupt as terminate_as_interrupt
@@ -48,6 +50,8 @@ def train(
     until = agent.planned_iterations  # refuses --decisions where there are episodes
     agent.prepare()
     opening = agent.trainer.opening()
+    for line in advice(algorithm, agent.envs.spec):
+        print(f"sombrl: {line}", file=sys.stderr)
     check_every(checkpoint_every)
     folder = RunFolder.create(out, agent.to_json(), command or sys.argv)
     for line in opening:
@@ -64,6 +68,7 @@ def resume(
     tensorboard: bool = True,
     wandb: bool = False,
     films: bool = True,
+    word: Word = NO_WORD,
 ) -> Agent:
     """Continue a run exactly where its last checkpoint is, up to its own number of episodes or a new one."""
     if wandb:
@@ -72,7 +77,7 @@ def resume(
     folder = RunFolder.open(path)
     with folder.lock():  # before anything is read: another process may still be writing
         # Killed before its first checkpoint, the run starts over, which is where it was.
-        agent = load(path, fresh=not checkpoint.available(folder.checkpoints))
+        agent = load_with(word, path, fresh=not checkpoint.available(folder.checkpoints))
         for note in agent.notes:
             print(note, file=sys.stderr)
         until = last_iteration(agent, path, agent.iteration, episodes)
@@ -197,7 +202,8 @@ def _explained(stop: BaseException, runs: Sequence[Run], until: int) -> BaseExce
         return stop
     where = f"{runs[0].saved or 0} of {until} iterations are saved"
     if runs[0].saved != until:
-        where += f"; continue with: sombrl resume {' '.join(str(run.folder.path) for run in runs)}"
+        env = again(runs[0].agent.run_config.env)
+        where += f"; continue with: sombrl resume {' '.join(str(run.folder.path) for run in runs)}{env}"
     if isinstance(stop, RunFault | SombrlError):
         kind = RunFault if isinstance(stop, RunFault) else SombrlError
         return kind(f"{str(stop).rstrip('.')}; {where}")

@@ -7,13 +7,13 @@ so that a kill at any moment leaves the previous one. There is no pickle in eith
 A leaf that is not an array or a Python number (None, a function, a string) is not stored: `like` supplies it.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
 import os
 import re
 import shutil
-import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,13 +25,33 @@ import jax.numpy as jnp
 import numpy as np
 
 from sombrl.records import RunFault, SombrlError
-from sombrl.storage.files import sync_folder, write_synced
+from sombrl.storage.arrays import NAME as ARRAYS
+from sombrl.storage.arrays import BadArrays, array_checksum, check_arrays, is_plain, read_arrays
+from sombrl.storage.files import read_file, sync_folder, write_synced
 from sombrl.storage.joining import joined_array, joined_entry, joined_free
 from sombrl.storage.provenance import versions
 
 FORMAT = 1
 _NAME = re.compile(r"(\.old-)?\d{8}")
 _FREE = "free:"
+Accept = Callable[[Path, dict[str, Any]], None]
+"""Looks at the metadata of a checkpoint, or of each part of one, and raises where it must not be used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Later:
+    """A tree that is made when it is needed."""
+
+    make: Callable[[], Any]
+
+    @classmethod
+    def of(cls, like: Any) -> "Later":
+        """A tree that is there, or one to be made."""
+        return like if isinstance(like, Later) else cls(lambda: like)
+
+
+def accept_any(path: Path, meta: dict[str, Any]) -> None:
+    """No metadata is refused."""
 
 
 class Damaged(SombrlError):
@@ -71,7 +91,7 @@ def save(
             sync_folder(folder.parent)
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
-        write_synced(aside / "arrays.npz", lambda file: np.savez(file, allow_pickle=False, **arrays))
+        write_synced(aside / ARRAYS, lambda file: np.savez(file, allow_pickle=False, **arrays))
         write_synced(aside / "manifest.json", text.encode())
         sync_folder(aside)
         _publish(aside, final)
@@ -91,15 +111,24 @@ def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
     What was saved as `free` is in the metadata under that name. The arrays are NumPy's where `like` has NumPy's,
     otherwise JAX's, with the dtype they were saved with: float64 stays float64 when x64 is off.
     """
-    return _load([Path(path)], like)
+    return _load([Path(path)], Later.of(like))
 
 
-def load_latest(folder: Path, like: Any) -> tuple[Any, dict[str, Any], list[str]]:
-    """The newest checkpoint that is whole, and a sentence for every newer one that was not."""
-    return _load_latest([(path,) for path in available(folder)], like, functools.partial(_none_valid, folder))
+def load_latest(
+    folder: Path, like: Any, *, accept: Accept = accept_any, outline: Any = None
+) -> tuple[Any, dict[str, Any], list[str]]:
+    """The newest checkpoint that is whole, and a sentence for every newer one that was not.
+
+    `like` may be `Later`, which makes the tree once metadata and the headers of arrays are known to be good: accepted,
+    no larger than their file, and of the shapes of `outline`, a tree for which nothing is allocated, if there is one.
+    """
+    candidates = [(path,) for path in available(folder)]
+    return _load_latest(candidates, Later.of(like), functools.partial(_none_valid, folder), accept, outline)
 
 
-def load_joined(run: Path, folders: Sequence[Path], like: Any) -> tuple[Any, dict[str, Any], list[str]]:
+def load_joined(
+    run: Path, folders: Sequence[Path], like: Any, *, accept: Accept = accept_any, outline: Any = None
+) -> tuple[Any, dict[str, Any], list[str]]:
     """As `load_latest`, for a `run` whose seeds are in several `folders`: the newest checkpoint that all of them have.
 
     Arrays are joined along their first axis; what has none (a count) must be the same everywhere. Of `free` arrays,
@@ -117,7 +146,7 @@ def load_joined(run: Path, folders: Sequence[Path], like: Any) -> tuple[Any, dic
             f"trained, or continue it with sombrl resume {run}."
         )
 
-    return _load_latest(rows, like, none_valid)
+    return _load_latest(rows, Later.of(like), none_valid, accept, outline)
 
 
 def latest_meta(folder: Path) -> dict[str, Any]:
@@ -153,13 +182,17 @@ def _number(path: Path) -> int:
 
 
 def _load_latest(
-    candidates: Sequence[Sequence[Path]], like: Any, none_valid: Callable[[list[Damaged]], SombrlError]
+    candidates: Sequence[Sequence[Path]],
+    like: "Later",
+    none_valid: Callable[[list[Damaged]], SombrlError],
+    accept: Accept,
+    outline: Any,
 ) -> tuple[Any, dict[str, Any], list[str]]:
     """The first candidate that is whole; each is one checkpoint or the parts of one."""
     damaged: list[Damaged] = []
     for paths in candidates:
         try:
-            tree, meta = _load(paths, like)
+            tree, meta = _load(paths, like, accept, outline)
         except Damaged as error:
             damaged.append(error)
             continue
@@ -169,24 +202,31 @@ def _load_latest(
     raise none_valid(damaged)
 
 
-def _load(paths: Sequence[Path], like: Any) -> tuple[Any, dict[str, Any]]:
+def _load(
+    paths: Sequence[Path], later: "Later", accept: Accept = accept_any, outline: Any = None
+) -> tuple[Any, dict[str, Any]]:
     """One checkpoint, or several parts of one with their rows joined."""
     for path in paths:
         if not path.is_dir():
             raise SombrlError(f"there is no checkpoint {path}; choose one of the numbered folders beside it.")
     manifests = [_read_manifest(path) for path in paths]
-    leaves, treedef = jax.tree_util.tree_flatten_with_path(like)
-    wanted = [(jax.tree_util.keystr(where), leaf) for where, leaf in leaves if _is_stored(leaf)]
+    for path, manifest in zip(paths, manifests, strict=True):
+        accept(path, manifest["meta"])
+        try:
+            check_arrays(path, manifest["arrays"])
+        except BadArrays as error:
+            raise Damaged(path, f"{ARRAYS}: {error}") from None
     structured = [[e for e in m["arrays"] if not e["path"].startswith(_FREE)] for m in manifests]
-    for path, entries in zip(paths, structured, strict=True):
-        _check_names(path, entries, wanted)
-    entries = [joined_entry(parts) for parts in zip(*structured, strict=True)]
-    _check_shapes(paths[0], entries, wanted)
+    if outline is not None:
+        _fitting(paths, structured, outline, shapes_alone=True)
+    like = later.make()
+    entries, wanted = _fitting(paths, structured, like)
+    leaves, treedef = jax.tree_util.tree_flatten(like)
     arrays = [_read_arrays(path, m["arrays"]) for path, m in zip(paths, manifests, strict=True)]  # the free ones last
     rows = [list(parts) for parts in zip(*(own[: len(entries)] for own in arrays), strict=True)]
     joined = (joined_array(entry["path"], parts) for entry, parts in zip(entries, rows, strict=True))
     stored = (_restore(array, entry, leaf) for array, entry, (_, leaf) in zip(joined, entries, wanted, strict=True))
-    restored = [next(stored) if _is_stored(leaf) else leaf for _, leaf in leaves]
+    restored = [next(stored) if _is_stored(leaf) else leaf for leaf in leaves]
     number = len(entries)
     free = joined_free(
         [
@@ -196,6 +236,19 @@ def _load(paths: Sequence[Path], like: Any) -> tuple[Any, dict[str, Any]]:
     )
     meta = manifests[0]["meta"] | ({"free": free} if free else {})
     return jax.tree_util.tree_unflatten(treedef, restored), meta
+
+
+def _fitting(
+    paths: Sequence[Path], structured: Sequence[list[dict[str, Any]]], like: Any, *, shapes_alone: bool = False
+) -> tuple[list[dict[str, Any]], list[tuple[str, Any]]]:
+    """The entries of all parts, joined, and the leaves that they are for; refuses those that do not fit."""
+    leaves = jax.tree_util.tree_flatten_with_path(like)[0]
+    wanted = [(jax.tree_util.keystr(where), leaf) for where, leaf in leaves if _is_stored(leaf)]
+    for path, own in zip(paths, structured, strict=True):
+        _check_names(path, own, wanted)
+    entries = [joined_entry(parts) for parts in zip(*structured, strict=True)]
+    _check_shapes(paths[0], entries, wanted, shapes_alone)
+    return entries, wanted
 
 
 def _none_valid(folder: Path, damaged: list[Damaged]) -> SombrlError:
@@ -212,10 +265,6 @@ def _is_stored(leaf: Any) -> bool:
     return eqx.is_array_like(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def _is_plain(dtype: np.dtype) -> bool:
-    return dtype.kind in "biufc"
-
-
 def _collect(tree: Any, free: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     """The arrays by number, and their manifest entries."""
     arrays: dict[str, np.ndarray] = {}
@@ -227,10 +276,10 @@ def _collect(tree: Any, free: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarr
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             raise SombrlError(f"array {path} is a typed PRNG key; store jax.random.key_data(key) instead.")
         array = np.asarray(leaf)
-        if not _is_plain(array.dtype) and not jnp.issubdtype(array.dtype, jnp.floating):
+        if not is_plain(array.dtype) and not jnp.issubdtype(array.dtype, jnp.floating):
             raise SombrlError(f"array {path} has dtype {array.dtype}, which cannot be stored; use numbers or booleans.")
         # npy knows nothing of bfloat16 and its kin: their bits travel as unsigned integers.
-        raw = array if _is_plain(array.dtype) else array.view(f"u{array.dtype.itemsize}")
+        raw = array if is_plain(array.dtype) else array.view(f"u{array.dtype.itemsize}")
         raw = np.asarray(raw, order="C")
         arrays[f"{len(entries):05d}"] = raw
         entries.append(
@@ -240,14 +289,10 @@ def _collect(tree: Any, free: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarr
                 "shape": list(array.shape),
                 # Weak types decide promotion and retracing, so resuming exactly needs them.
                 "weak": bool(getattr(leaf, "weak_type", False)),
-                "blake2b": _checksum(raw),
+                "blake2b": array_checksum(raw),
             }
         )
     return arrays, entries
-
-
-def _checksum(array: np.ndarray) -> str:
-    return hashlib.blake2b(array.reshape(-1).view(np.uint8).data, digest_size=32).hexdigest()
 
 
 def _manifest_checksum(manifest: dict[str, Any]) -> str:
@@ -287,23 +332,49 @@ def _prune(folder: Path, number: int, keep: int) -> None:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text())
+        manifest: dict[str, Any] = json.loads(read_file(path / "manifest.json"))
         checksum = manifest.pop("checksum")
         intact = checksum == _manifest_checksum(manifest)
     except FileNotFoundError:
         raise Damaged(path, "manifest.json: missing") from None
     except PermissionError as error:
         raise RunFault(f"cannot read checkpoint {path}: {error.strerror}.") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Damaged(path, "manifest.json: cannot be read") from None
     if not intact:
         raise Damaged(path, "manifest.json: checksum differs")
+    if not _is_manifest(manifest):  # somebody has signed it anew
+        raise Damaged(path, "manifest.json: not as sombrl writes it")
     if manifest["format"] != FORMAT:
         raise SombrlError(
             f"checkpoint {path} has format {manifest['format']} and this sombrl reads {FORMAT}; "
             f"use sombrl {manifest['versions']['sombrl']}."
         )
     return manifest
+
+
+def _is_manifest(manifest: dict[str, Any]) -> bool:
+    """Whether everything is there, of its type."""
+    if not isinstance(manifest.get("meta"), dict) or not isinstance(manifest.get("arrays"), list):
+        return False
+    if not isinstance(manifest.get("versions"), dict) or "sombrl" not in manifest["versions"]:
+        return False
+    return isinstance(manifest.get("format"), int) and all(map(_is_entry, manifest["arrays"]))
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not all(
+        isinstance(entry.get(name), str) for name in ("path", "dtype", "blake2b")
+    ):
+        return False
+    shape = entry.get("shape")
+    if not isinstance(shape, list) or not all(type(side) is int and side >= 0 for side in shape):
+        return False
+    try:
+        dtype = jnp.dtype(entry["dtype"])
+    except TypeError:
+        return False
+    return isinstance(entry.get("weak"), bool) and (is_plain(dtype) or jnp.issubdtype(dtype, jnp.floating))
 
 
 def _check_names(path: Path, entries: list[dict[str, Any]], wanted: list[tuple[str, Any]]) -> None:
@@ -317,10 +388,10 @@ def _check_names(path: Path, entries: list[dict[str, Any]], wanted: list[tuple[s
         raise SombrlError(f"checkpoint {path} has its arrays in another order; {remedy}")
 
 
-def _check_shapes(path: Path, entries: list[dict[str, Any]], wanted: list[tuple[str, Any]]) -> None:
+def _check_shapes(path: Path, entries: list[dict[str, Any]], wanted: list[tuple[str, Any]], shapes_alone: bool) -> None:
     for entry, (where, leaf) in zip(entries, wanted, strict=True):
         expected = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
-        if entry["dtype"] != expected.dtype.name or tuple(entry["shape"]) != expected.shape:
+        if tuple(entry["shape"]) != expected.shape or not (shapes_alone or entry["dtype"] == expected.dtype.name):
             raise SombrlError(
                 f"array {where} of checkpoint {path} is {entry['dtype']} {tuple(entry['shape'])} where "
                 f"{expected.dtype.name} {expected.shape} is expected; load it with the configuration it was saved with."
@@ -329,28 +400,15 @@ def _check_shapes(path: Path, entries: list[dict[str, Any]], wanted: list[tuple[
 
 def _read_arrays(path: Path, entries: list[dict[str, Any]]) -> list[np.ndarray]:
     try:
-        # Opened here because np.load leaves its own handle open when the archive is bad.
-        with open(path / "arrays.npz", "rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = [archive[f"{index:05d}"] for index in range(len(entries))]
-    except FileNotFoundError:
-        raise Damaged(path, "arrays.npz: missing") from None
-    except PermissionError as error:
-        raise RunFault(f"cannot read checkpoint {path}: {error.strerror}.") from error
-    except zipfile.BadZipFile as error:
-        reason = "checksum differs" if "CRC" in str(error) else "not a whole archive"
-        raise Damaged(path, f"arrays.npz: {reason}") from None
-    except Exception as error:  # zip and npy parsers raise nearly anything when bytes are wrong
-        raise Damaged(path, f"arrays.npz: cannot be read, {type(error).__name__}") from None
-    for array, entry in zip(arrays, entries, strict=True):
-        if list(array.shape) != entry["shape"] or _checksum(array) != entry["blake2b"]:
-            raise Damaged(path, "arrays.npz: checksum differs")
-    return arrays
+        return read_arrays(path, entries)
+    except BadArrays as error:
+        raise Damaged(path, f"{ARRAYS}: {error}") from None
 
 
 def _restore(array: np.ndarray, entry: dict[str, Any], like: Any) -> Any:
     """The array as the kind of thing `like` is, bit for bit."""
     dtype = jnp.dtype(entry["dtype"])
-    if array.dtype != dtype and not _is_plain(dtype):
+    if array.dtype != dtype and not is_plain(dtype):
         array = array.view(dtype)
     if isinstance(like, np.ndarray):
         return array

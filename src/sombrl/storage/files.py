@@ -1,10 +1,12 @@
 """Files that are there complete, or not at all: written aside, synced to the disk, then renamed."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -43,6 +45,28 @@ def check_parents(path: Path, flag: str) -> None:
         raise SombrlError(f"{there} is no folder, so that {path} cannot be in it: choose another {flag}.")
 
 
+def read_file(path: Path) -> bytes:
+    """The content of a file. Anything else raises OSError: a pipe that nobody writes to would block without end."""
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is no file", str(path))
+        return file.read()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def refuse_links(folder: Path, names: Iterable[str]) -> None:
+    """Refuse a folder with links among its own files: a stranger's would have us write, or show, something else."""
+    for name in names:
+        if (folder / name).is_symlink():
+            raise SombrlError(
+                f"{folder / name} is a link, and what belongs to {folder} must lie in it: put the file itself there, "
+                "or link the folder as a whole."
+            )
+
+
 @contextmanager
 def new_folder(path: Path, what: str) -> Iterator[Path]:
     """Where to write the files of the new folder `path`: it has its name when all of them are on the disk, or never."""
@@ -66,7 +90,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     aside = path.with_name(f".tmp-{path.name}-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_synced(aside, content.encode() if isinstance(content, str) else content)
+        write_synced(aside, content.encode(errors="backslashreplace") if isinstance(content, str) else content)
         os.replace(aside, path)
         sync_folder(path.parent)
     except OSError as error:

@@ -10,6 +10,9 @@ from typing import Any
 
 import jax
 
+CAREFUL = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+"""A repository's own configuration may name programs to run; the current folder may be a stranger's."""
+
 
 def versions(*packages: str) -> dict[str, str | None]:
     """The installed version of each package, None for one that is not installed."""
@@ -53,7 +56,7 @@ def _git(*arguments: str) -> str | None:
     environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
     try:
         answer = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, timeout=10, check=True, env=environment
+            ["git", *CAREFUL, *arguments], capture_output=True, text=True, timeout=10, check=True, env=environment
         )
     except (OSError, ValueError, subprocess.SubprocessError):
         return None

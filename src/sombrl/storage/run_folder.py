@@ -27,10 +27,17 @@ import numpy as np
 
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage import checkpoint
-from sombrl.storage.files import check_parents, is_locked, sync_folder, write_synced
+from sombrl.storage.files import check_parents, is_locked, read_file, refuse_links, sync_folder, write_synced
 from sombrl.storage.provenance import provenance
 
 GROUP = "group.json"
+OWN = (
+    *("config.json", "manifest.json", "metrics.jsonl", GROUP, "parts", "checkpoints", ".lock"),
+    *("plots", "videos", "tensorboard", "wandb", "wandb.json", "logs", "eval.json", ".eval-lock"),
+    *("settings.json", "finished.json", "rows.csv", "attempts.jsonl", "evaluations", "run"),  # of a cell
+    *("episodes", "policies", "learner", "interventions.jsonl", "heartbeat.json", "log.txt"),  # of a campaign
+)
+"""What is written in a run's folder, a cell's or a campaign's."""
 PART = re.compile(r"parts/[a-z0-9-]+")
 KINDS: dict[type, str] = {str: "text", dict: "JSON object", list: "list"}
 COUNTS = ("iteration", "seed", "env_frames", "decisions")  # of a row of metrics
@@ -110,13 +117,17 @@ class RunFolder:
         names = group["parts"]
         if not names or not all(isinstance(name, str) and PART.fullmatch(name) for name in names):
             raise SombrlError(f"{self.path / GROUP} is damaged, it names no parts: restore it from a copy.")
+        refuse_links(self.path, ["parts", *names])
         return [RunFolder(self.path / name) for name in names]
 
-    def load_latest(self, like: Any) -> tuple[Any, dict[str, Any], list[str]]:
+    def load_latest(
+        self, like: Any, *, accept: checkpoint.Accept = checkpoint.accept_any, outline: Any = None
+    ) -> tuple[Any, dict[str, Any], list[str]]:
         """The newest whole checkpoint, of all parts where there are some: tree, metadata, and what was damaged."""
         if not self.parts:
-            return checkpoint.load_latest(self.checkpoints, like)
-        return checkpoint.load_joined(self.path, [part.checkpoints for part in self.parts], like)
+            return checkpoint.load_latest(self.checkpoints, like, accept=accept, outline=outline)
+        folders = [part.checkpoints for part in self.parts]
+        return checkpoint.load_joined(self.path, folders, like, accept=accept, outline=outline)
 
     @property
     def saved_iteration(self) -> int:
@@ -158,11 +169,16 @@ class RunFolder:
             self._require("manifest.json", known, f"{part}.", dict.fromkeys(known, str))
         return manifest
 
+    def refuse_links(self) -> None:
+        """Refuse to write in a folder whose own files lie elsewhere."""
+        refuse_links(self.path, OWN)
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Be the only process that writes this run; the system lets go when the process ends in any way."""
+        self.refuse_links()
         try:
-            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise RunFault(f"cannot write in the run {self.path}: {error.strerror}.") from error
         try:
@@ -229,11 +245,17 @@ class RunFolder:
         """Each whole line with the row it holds; the bytes are kept so that truncating changes none."""
         if not self.metrics_path.exists():
             return
-        lines = self.metrics_path.read_bytes().split(b"\n")[:-1]  # after the last newline: nothing, or a half line
+        try:
+            content = read_file(self.metrics_path)
+        except OSError as error:
+            raise SombrlError(f"cannot read {self.metrics_path} ({error.strerror}): restore it from a copy.") from None
+        lines = content.split(b"\n")[:-1]  # after the last newline: nothing, or a half line
         for number, line in enumerate(lines, start=1):
             try:
                 row = json.loads(line)
                 good = all(isinstance(row.get(name, 0), int) for name in COUNTS)
+                if b"\\u" in line and not is_text(row):
+                    raise ValueError("no text")
             except (ValueError, AttributeError, RecursionError):
                 raise SombrlError(f"line {number} of {self.metrics_path} is no JSON row; delete the line.") from None
             if not good:
@@ -243,12 +265,23 @@ class RunFolder:
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            content = json.loads((self.path / name).read_text())
+            content = json.loads(read_file(self.path / name))
         except (OSError, ValueError, RecursionError) as error:
             raise SombrlError(f"cannot read {self.path / name} ({error}); is this a run's folder?") from error
         if not isinstance(content, dict):
             raise SombrlError(f"{self.path / name} is damaged, it holds no JSON object: restore it from a copy.")
+        if not is_text(content):
+            raise SombrlError(f"{self.path / name} is damaged, it holds what is no text: restore it from a copy.")
         return content
+
+
+def is_text(content: Any) -> bool:
+    """Whether all that a JSON file holds can be written again: half a character, as "\\ud800", cannot."""
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_empty_folder(path: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from sombrl.envs.trust import Word, import_from_here, module_of, require_word
 from sombrl.records import SombrlError
 from sombrl.runs.cell import FunctionCell, TrainCell
 from sombrl.runs.cell_folder import CellFolder
@@ -107,6 +108,7 @@ def sweep(argv: list[str]) -> None:
         out: Path | None = None,
         backend: BackendName = "local",
         partial: bool = False,
+        trust: bool = False,
         workers: Flat = Workers(),  # noqa: B008  (frozen)
     ) -> None:
         """Train every cell of a sweep: algorithms × environments × strategies × a grid of fields.
@@ -119,6 +121,7 @@ def sweep(argv: list[str]) -> None:
             out: The sweep's folder; default sweeps/NAME.
             backend: Where the cells run.
             partial: Write the table of the finished cells also when some have failed.
+            trust: Run the code that the spec names, such as an environment module:Id; env=module:Id says so as well.
             workers: What the backend is told.
         """
         workers.check(backend)
@@ -127,7 +130,8 @@ def sweep(argv: list[str]) -> None:
             raise SombrlError(f"{spec} has a [search]: use sombrl tune {spec}.")
         folder = out or Path("sweeps") / asked.name
         cells = asked.cells()
-        place, made = open_sweep(folder, asked.name, cells, lambda: workers.rehearsed(backend, folder, cells))
+        word = _word(cells, overrides, trust)
+        place, made = open_sweep(folder, asked.name, cells, lambda: workers.rehearsed(backend, folder, cells), word)
         run_sweep(place, made, retries=workers.retries, partial=partial, command=["sombrl", "sweep", *argv])
 
     tyro.cli(options, args=argv, prog="sombrl sweep")
@@ -144,6 +148,7 @@ def tune(argv: list[str]) -> None:
         out: Path | None = None,
         trials: int = 20,
         backend: BackendName = "local",
+        trust: bool = False,
         workers: Flat = Workers(),  # noqa: B008  (frozen)
     ) -> None:
         """Search the fields under [search] of a spec with Optuna; a trial is a cell, and bad ones are stopped early.
@@ -156,6 +161,7 @@ def tune(argv: list[str]) -> None:
             out: The folder of the search; default sweeps/NAME.
             trials: How many in all.
             backend: Where the trials run.
+            trust: Run the code that the spec names, such as an environment module:Id; env=module:Id says so as well.
             workers: What the backend is told.
         """
         workers.check(backend)
@@ -170,6 +176,7 @@ def tune(argv: list[str]) -> None:
             at_once=workers.workers,
             retries=workers.retries,
             command=["sombrl", "tune", *argv],
+            word=_word(cells, overrides, trust),
         )
 
     tyro.cli(options, args=argv, prog="sombrl tune")
@@ -201,6 +208,18 @@ def status(argv: list[str]) -> None:
         print(text)
 
     tyro.cli(options, args=argv, prog="sombrl status")
+
+
+def _word(cells: Sequence[TrainCell], overrides: Sequence[str], trust: bool) -> Word:
+    """What the user says about the environments of a spec, which is a file as any other; refuses what needs more."""
+    given = [text.partition("=") for text in overrides]
+    names = [name.strip() for field, _, value in given if field == "env" for name in value.split(",")]
+    word = Word.of(trust, *names)
+    for cell in cells:
+        require_word(cell.run, word, "env=")
+    if any(module_of(cell.run.env) for cell in cells):
+        import_from_here()
+    return word
 
 
 def on_backend(backend: BackendName, workers: Workers, table: str) -> RunCells:

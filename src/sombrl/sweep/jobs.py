@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from sombrl.agent.agent import Agent
-from sombrl.agent.make import load
+from sombrl.agent.make import load_with
+from sombrl.algorithms.check import advice
 from sombrl.config.json import to_json
 from sombrl.config.run import RunConfig
+from sombrl.envs.trust import NO_WORD, Word, again
 from sombrl.runs import train as single
 from sombrl.runs.sinks import Sink, open_sinks, require_wandb, tell
 from sombrl.runs.train import check_every, last_iteration
+from sombrl.storage import checkpoint
 from sombrl.storage.merged_metrics import MergedMetrics, first_missing
 from sombrl.storage.run_folder import RunFolder
 from sombrl.sweep.local import gpu_left_free
@@ -63,9 +66,12 @@ def train(
         agent.envs.close()
     settings = agent.to_json() | {"run": to_json(run_config)}
     folder = RunFolder.create(out, settings, command or sys.argv, list(split(run_config, number)))
+    for line in advice(algorithm, agent.envs.spec):
+        print(f"sombrl: {line}", file=sys.stderr)
     for line in opening:
         print(line)
-    place = PartsPlace(folder.path, until, None, checkpoint_every, films)
+    named = Word(named=frozenset([run_config.env]))
+    place = PartsPlace(folder.path, until, None, checkpoint_every, films, named)
     with folder.lock():
         _see_through(agent, folder, place, command or sys.argv, resumed=False, tensorboard=tensorboard, wandb=wandb)
 
@@ -78,6 +84,7 @@ def resume(
     tensorboard: bool = True,
     wandb: bool = False,
     films: bool = True,
+    word: Word = NO_WORD,
 ) -> None:
     """Continue a run, each of its parts from its own last checkpoint, up to its own length or so many episodes."""
     folder = RunFolder.open(path)
@@ -89,6 +96,7 @@ def resume(
             tensorboard=tensorboard,
             wandb=wandb,
             films=films,
+            word=word,
         )
         return
     if wandb:
@@ -96,10 +104,13 @@ def resume(
     check_every(checkpoint_every)
     with folder.lock():
         with gpu_left_free():
-            agent = load(path, fresh=True)
+            agent = load_with(word, path, fresh=True)
             agent.envs.close()
+        for part in folder.parts:  # each goes on by its own configuration, and this one describes all of them
+            if checkpoint.available(part.checkpoints):
+                agent.require_saved(path, checkpoint.latest_meta(part.checkpoints), of_a_part=True)
         until = last_iteration(agent, path, folder.saved_iteration, episodes)
-        place = PartsPlace(folder.path, until, episodes, checkpoint_every, films)
+        place = PartsPlace(folder.path, until, episodes, checkpoint_every, films, word)
         command = ["sombrl", "resume", str(path)]
         _see_through(agent, folder, place, command, resumed=True, tensorboard=tensorboard, wandb=wandb)
 
@@ -125,11 +136,11 @@ def _see_through(
     wandb: bool,
 ) -> None:
     """Have every part trained to its end, and show them as one run. The caller holds the folder's lock."""
-    shown = Progress(place.until, agent.label, len(agent.seeds))
+    shown, env = Progress(place.until, agent.label, len(agent.seeds)), again(agent.run_config.env)
 
     def saved() -> str:
         done = folder.saved_iteration
-        go_on = f"; continue with: sombrl resume {folder.path}" if done != place.until else ""
+        go_on = f"; continue with: sombrl resume {folder.path}{env}" if done != place.until else ""
         return f"{done} of {place.until} iterations are saved{go_on}"
 
     watch, settings = Watch(folder, agent.run_config), agent.to_json()

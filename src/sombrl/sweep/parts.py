@@ -10,6 +10,7 @@ import numpy as np
 from sombrl.algorithms import ALGORITHMS
 from sombrl.config.json import from_json
 from sombrl.config.run import RunConfig
+from sombrl.envs.trust import NO_WORD, Word, require_word
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs import train as single
 from sombrl.runs.work import AbstractWork, Attempts
@@ -63,6 +64,8 @@ class PartsPlace(AbstractPlace):
     """Of `sombrl resume --episodes`."""
     checkpoint_every: int | None = None
     films: bool = True
+    word: Word = NO_WORD
+    """What the user has said about the environment that the run names."""
 
     final: ClassVar[tuple[type[Exception], ...]] = (SombrlError, RunFault)
 
@@ -91,11 +94,18 @@ class PartsPlace(AbstractPlace):
     def _train(self, folder: RunFolder, path: Path, command: list[str], films: bool) -> None:
         if (path / "manifest.json").is_file():
             single.resume(
-                path, episodes=self.episodes, checkpoint_every=self.checkpoint_every, tensorboard=False, films=films
+                path,
+                episodes=self.episodes,
+                checkpoint_every=self.checkpoint_every,
+                tensorboard=False,
+                films=films,
+                word=self.word,
             )
             return
         settings = folder.settings
-        run_configs = split(from_json(RunConfig, settings["run"]), len(folder.parts))
+        run_config = from_json(RunConfig, settings["run"])
+        require_word(run_config, self.word)
+        run_configs = split(run_config, len(folder.parts))
         single.train(
             settings["algorithm"],
             from_json(ALGORITHMS[settings["algorithm"]].config, settings["config"]),
@@ -110,10 +120,11 @@ class PartsPlace(AbstractPlace):
     def to_json(self) -> dict[str, Any]:
         """See `AbstractPlace`."""
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {"kind": "sombrl.sweep.parts:PartsPlace", **own, "path": str(self.path.absolute())}
+        own |= {"path": str(self.path.absolute()), "word": self.word.to_json()}
+        return {"kind": "sombrl.sweep.parts:PartsPlace", **own}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "PartsPlace":
         """See `AbstractPlace`."""
         own = {field.name: data[field.name] for field in dataclasses.fields(cls)}
-        return cls(**own | {"path": Path(data["path"])})
+        return cls(**own | {"path": Path(data["path"]), "word": Word.from_json(data["word"])})

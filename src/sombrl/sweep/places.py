@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from sombrl.envs.trust import NO_WORD, Word, require_word
 from sombrl.records import SombrlError
+from sombrl.runs.cell import TrainCell
 from sombrl.runs.cell_folder import CellFolder
 from sombrl.runs.experiment import Experiment
 from sombrl.runs.in_turn import run_in_turn
@@ -68,6 +70,8 @@ class SweepPlace(AbstractCells):
     """The cells of a sweep, as its folder has them in sweep.json; those of a search are in trials/."""
 
     path: Path
+    word: Word = NO_WORD
+    """What the user has said about environments that cells name."""
 
     @property
     def root(self) -> Path:
@@ -91,12 +95,21 @@ class SweepPlace(AbstractCells):
 
     def to_json(self) -> dict[str, Any]:
         """See `AbstractPlace`."""
-        return {"kind": "sweep", "path": str(self.path.absolute())}
+        return {"kind": "sweep", "path": str(self.path.absolute()), "word": self.word.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "SweepPlace":
         """See `AbstractPlace`."""
-        return cls(Path(data["path"]))
+        return cls(Path(data["path"]), Word.from_json(data.get("word", {})))
+
+    def run(self, names: Sequence[str], command: Sequence[str]) -> None:
+        """As the others, of environments that may be made."""
+        cells = {name: folder.cell for name, folder in self.folders().items()}
+        for name in names:
+            cell = cells[name]
+            if isinstance(cell, TrainCell):
+                require_word(cell.run, self.word)
+        super().run(names, command)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,8 +136,11 @@ class ExperimentPlace(AbstractCells):
 
     def folders(self) -> dict[str, CellFolder]:
         """Every cell by its name, in the order of the CSV."""
-        experiments: dict[str, Experiment] = of_sombrl(self.table)
-        cells = experiments[self.name].cells_at(self.scale, self.data)
+        experiments = of_sombrl(self.table)
+        experiment = experiments.get(self.name) if isinstance(experiments, Mapping) else None
+        if not isinstance(experiment, Experiment):
+            raise SombrlError(f"{self.table} has no experiment {self.name}: the file that has it was changed by hand.")
+        cells = experiment.cells_at(self.scale, self.data)
         return {cell.name: CellFolder(self.root / cell.name, self.name, cell, self.env_workers) for cell in cells}
 
     def to_json(self) -> dict[str, Any]:
@@ -154,16 +170,21 @@ KINDS: dict[str, type[AbstractPlace]] = {"sweep": SweepPlace, "experiment": Expe
 
 def place_from_json(data: dict[str, Any]) -> AbstractPlace:
     """The inverse of `to_json`; a kind that is not in KINDS is module:CLASS of sombrl."""
-    kind: type[AbstractPlace] = KINDS.get(data["kind"]) or of_sombrl(data["kind"])
+    kind = KINDS.get(data["kind"]) or of_sombrl(data["kind"])
+    if not (isinstance(kind, type) and issubclass(kind, AbstractPlace)):
+        raise SombrlError(f"{data['kind']} is no place where work lies: the file that has it was changed by hand.")
     return kind.from_json(data)
 
 
 def of_sombrl(where: str) -> Any:
     """What module:NAME stands for, which must be of sombrl: a file that somebody sends must not run their code."""
-    module, _, name = where.partition(":")
-    if not module.startswith("sombrl."):
-        raise SombrlError(f"{where} is not a name of sombrl: the file that has it was changed by hand.")
-    return getattr(importlib.import_module(module), name)
+    module, _, name = str(where).partition(":")
+    try:
+        if module.startswith("sombrl."):
+            return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        pass
+    raise SombrlError(f"{where} is not a name of sombrl: the file that has it was changed by hand.")
 
 
 def read_sweep(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sombrl.errors import RunFault, SombrlError
 from sombrl.runs.signals import terminate_as_interrupt
 from sombrl.runs.train import Interrupted
 from sombrl.runs.work import AbstractWork
+from sombrl.storage.files import refuse_links
 from sombrl.storage.merged_metrics import Row
 from sombrl.sweep.driver import Drive
 from sombrl.sweep.local import LocalBackend, cores_here, visible_gpus
@@ -109,6 +110,7 @@ class Said:
     def by(self, name: str) -> Iterator[None]:
         """In the process: what Python writes to the standard error in here is kept for the parent."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        refuse_links(self._folder, [f"{name}.said"])
         with open(self._folder / f"{name}.said", "a", buffering=1) as file, contextlib.redirect_stderr(file):
             yield
 

@@ -12,17 +12,31 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sombrl.envs.trust import NO_WORD, Word
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.cell import TrainCell
 from sombrl.runs.cell_folder import CellFolder
 from sombrl.runs.headlines import Headline, table
 from sombrl.runs.in_turn import cells_manifest
-from sombrl.storage.files import write_whole
+from sombrl.storage.files import refuse_links, write_whole
 from sombrl.storage.results import rows_text
 from sombrl.sweep.driver import AbstractBackend, complete
 from sombrl.sweep.places import SweepPlace, read_sweep
 from sombrl.sweep.spec import cell_to_json
 
+OWN = (
+    "sweep.json",
+    "driver.json",
+    ".drivers",
+    "jobs.json",
+    "cells",
+    "trials",
+    "logs",
+    "results.csv",
+    "results.json",
+    "study.db",
+)
+"""What is written in a sweep's folder."""
 HEADLINES = (
     Headline("rollout/ep_rew_mean", "return, last 3", last=3),
     Headline("rollout/average_reward", "reward per decision"),
@@ -31,12 +45,17 @@ HEADLINES = (
 
 
 def open_sweep(
-    path: Path, name: str, cells: Sequence[TrainCell], backend: Callable[[], AbstractBackend], **more: Any
+    path: Path,
+    name: str,
+    cells: Sequence[TrainCell],
+    backend: Callable[[], AbstractBackend],
+    word: Word = NO_WORD,
+    **more: Any,
 ) -> tuple[SweepPlace, AbstractBackend]:
     """The folder of a sweep, new or the one that was begun with the same cells; refuses any other.
 
     The backend is made in between: where it is not to be had, nothing is left behind. `more` is what else must be the
-    same, plain JSON: what `sombrl tune` searches over.
+    same, plain JSON: what `sombrl tune` searches over. `word` is what the user has said about environments of cells.
     """
     asked = {"format": 1, "name": name, "cells": [cell_to_json(cell) for cell in cells], **more}
     ours = json.loads(json.dumps(asked))
@@ -45,12 +64,13 @@ def open_sweep(
             raise SombrlError(f"{path} lies inside the sweep {parent}: choose another --out.")
     if path.exists() and not path.is_dir():
         raise SombrlError(f"{path} is a file: choose another --out.")
+    refuse_links(path, OWN)
     begun = (path / "sweep.json").exists()
     if begun:
         _require_same(path, ours)
     elif path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
         raise SombrlError(f"{path} is not empty and no sweep: choose another --out.")
-    place, made = SweepPlace(path), backend()
+    place, made = SweepPlace(path, word), backend()
     if not begun:
         _write_new(path / "sweep.json", json.dumps(ours, indent=1))
         _require_same(path, ours)  # another process may have been quicker

@@ -16,6 +16,7 @@ from typing import Any
 
 from sombrl.algorithms.settings import find_field
 from sombrl.config.fields import Field
+from sombrl.envs.trust import NO_WORD, Word
 from sombrl.optional import require
 from sombrl.records import SombrlError
 from sombrl.runs.cell import TrainCell
@@ -68,6 +69,7 @@ def tune(
     at_once: int | None,
     retries: int,
     command: Sequence[str],
+    word: Word = NO_WORD,
 ) -> Path:
     """Search until there are `trials` trials, write their table and return its path."""
     if trials < 1:
@@ -76,7 +78,7 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     make, dimensions = space(spec)
     asked = {"search": spec.search, "objective": spec.objective, "grid": spec.grid}
-    place, made = open_sweep(folder, spec.name, [], backend, **asked)
+    place, made = open_sweep(folder, spec.name, [], backend, word, **asked)
     with driving(place, command, alone=True):
         storage = optuna.storages.RDBStorage(f"sqlite:///{folder.absolute() / 'study.db'}")
         study = optuna.create_study(

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sombrl.output import guarded
+from sombrl.storage.files import refuse_links
 from sombrl.sweep.places import AbstractPlace, place_from_json
 
 BUSY = 75
@@ -53,6 +55,8 @@ class Job:
             "cells": list(self.cells),
             "command": list(self.command),
             "folder": os.getcwd(),
+            # For --env module:Id-v0 with a module of the user's.
+            "imports_from_here": bool({"", os.getcwd()} & set(sys.path)),
             # What decides how programs are compiled, and so their last bits, is the same on every node.
             "environment": {name: os.environ[name] for name in os.environ if name.startswith(("JAX_", "XLA_"))},
         }
@@ -70,9 +74,11 @@ class Worker:
         """`job` is `Job.to_json()`; `environment` is added to this process's own."""
         log = job_from_json(job).log
         log.parent.mkdir(parents=True, exist_ok=True)
+        refuse_links(log.parent, [log.name])
         with open(log, "ab") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sombrl.sweep.worker"],
+                # -P: the current folder may be a stranger's.
+                [sys.executable, "-P", "-m", "sombrl.sweep.worker"],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -168,13 +174,15 @@ def main() -> None:
     # Slurm sends its warning to every process of a job; the one that started us acts on it.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_lifeline, daemon=True).start()
-    sys.path.insert(0, os.getcwd())  # for --env module:Id-v0, as on the command line
 
+    from sombrl.envs.trust import import_from_here
     from sombrl.storage.program_cache import keep_programs
 
+    if job.get("imports_from_here"):
+        import_from_here()
     keep_programs()
-    code = run(job_from_json(job))
-    sys.stdout.flush()
+    with guarded():
+        code = run(job_from_json(job))
     sys.exit(code)
 
 

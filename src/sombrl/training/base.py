@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -307,9 +308,16 @@ class Trainer(abc.ABC, Generic[S]):
         self.rewind()
         return Snapshot(self.state, {"iteration": self.iteration}, self._now.simulators)
 
-    def restore(self, load: Callable[[Any], tuple[Any, dict[str, Any]]]) -> None:
-        """Go on from a checkpoint; `load` takes a tree like the saved one and returns that one and its metadata."""
-        state, meta = load(self.state)
+    def outline(self) -> Any:
+        """A tree with the shapes of `state`, for which nothing is allocated; None where a part cannot be traced."""
+        try:
+            return eqx.filter_eval_shape(self._initial)
+        except (jax.errors.JAXTypeError, TypeError):  # a part of the user's that computes with NumPy
+            return None
+
+    def restore(self, load: Callable[[Callable[[], Any]], tuple[Any, dict[str, Any]]]) -> None:
+        """Go on from a checkpoint; `load` takes what makes a tree like the saved one, and returns that and metadata."""
+        state, meta = load(lambda: self.state)
         self._now, self._placed = Committed(meta["iteration"], state, meta.get("free")), False
 
 

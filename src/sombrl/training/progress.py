@@ -19,6 +19,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sombrl.output import encodable
+
+COMPILING = "compiling…"  # before the first decision, which may take minutes where the program is new
 _SHOWN = 6  # iterations in the table
 _REFRESH = 0.2  # seconds between drawings
 _RECENT = 10  # iterations the estimate looks back: they get slower as data grow
@@ -107,7 +110,7 @@ class Progress:
             self._live = Live(console=self._console, auto_refresh=False, get_renderable=self._render)
             self._live.start(refresh=True)
         else:
-            self._stream.write(_encodable(f"{self._label}\n", self._stream))
+            self._stream.write(encodable(f"{self._label}\n{COMPILING}\n", getattr(self._stream, "encoding", None)))
             self._stream.flush()
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -131,7 +134,7 @@ class Progress:
 
     def _plain(self, row: dict[str, str]) -> None:
         text = "  ".join(f"{name} {value}" for name, value in row.items())
-        self._stream.write(_encodable(f"{text}  ETA {self._eta()}\n", self._stream))
+        self._stream.write(encodable(f"{text}  ETA {self._eta()}\n", getattr(self._stream, "encoding", None)))
         self._stream.flush()
 
     def _row(self, summary: dict[str, Any]) -> dict[str, str]:
@@ -148,7 +151,7 @@ class Progress:
 
     def _render(self) -> Group:
         """A table where it fits, otherwise the last iteration as name and value."""
-        doing = f"decision {self._decision}/{self._length}  " if self._length else ""
+        doing = f"decision {self._decision}/{self._length}  " if self._length else f"{COMPILING}  "
         running = min(self._done + 1, self._total)
         status = Text(f"iteration {running}/{self._total}  {doing}ETA {self._eta()}", style="bold")
         title = Text(self._label, style="dim", overflow="ellipsis", no_wrap=True)
@@ -177,15 +180,6 @@ def _is_terminal(stream: Any) -> bool:
     """Whether the stream can redraw; `FORCE_COLOR` must not put escapes in a log, so rich is not asked."""
     encoding = (getattr(stream, "encoding", None) or "utf-8").lower()
     return stream.isatty() and os.environ.get("TERM") != "dumb" and encoding.startswith("utf")
-
-
-def _encodable(text: str, stream: Any) -> str:
-    try:
-        text.encode(getattr(stream, "encoding", None) or "utf-8")
-        return text
-    except UnicodeError:
-        plain = text.replace("λ", "lambda").replace("σ", "sigma")
-        return plain.encode("ascii", "replace").decode()
 
 
 def _number(value: Any) -> float | None:
