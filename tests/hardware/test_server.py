@@ -459,7 +459,9 @@ class Loud(Recorded):
         print("closed", flush=True)
 
 sys.modules["loud"] = sys.modules["__main__"]
-car = lambda: Loud(SimConfig(watchdog=1e6))
+def car() -> Loud:
+    return Loud(SimConfig(watchdog=1e6))
+
 remote.main([sys.argv[1], "loud:car", "supervisor.speed_cap=1"])
 """
 

@@ -1,6 +1,5 @@
 """What an environment means for the algorithms: which of them fit, what its rewards are to λ, and how to begin."""
 
-import math
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -17,8 +16,6 @@ from sombrl.errors import SombrlError
 
 MOST_COORDINATES = 12
 """Of a state that Gaussian processes are for: one is fitted per coordinate, and each has to be planned through."""
-SHARES = (0.02, 0.98)
-"""Of the bonus in what is planned for: beyond these λ or the reward means nothing."""
 
 
 def check_env(env: EnvSource, *, seed: int = 0, steps: int = 200, **options: Any) -> list[Finding]:
@@ -52,12 +49,10 @@ def _algorithms(tried: Tried, env: EnvSource, options: Mapping[str, Any]) -> lis
     findings = [Finding("ok", f"Algorithms that fit: {', '.join(fit)}.")]
     findings += [Finding("ok", f"Not {', '.join(names)}: {why}") for names, why in _grouped(refusals)]
     first = _first(fit, spec)
-    weight: float | None = None
     if first is not None and tried.rewards is not None:
-        more, weight = _reward(first, spec, tried.rewards)
-        findings += more
+        findings += _reward(first, tried.rewards)
     if first is not None and isinstance(env, str):
-        findings.append(Finding("ok", f"To begin with: {_command(first, env, options, weight)}"))
+        findings.append(Finding("ok", f"To begin with: {_command(first, env, options)}"))
     return findings
 
 
@@ -89,47 +84,23 @@ def _first(fit: list[str], spec: EnvSpec) -> str | None:
     return next((name for name in [*order, "dreamer", *fit] if name in fit), None)
 
 
-def _reward(algorithm: str, spec: EnvSpec, rewards: np.ndarray) -> tuple[list[Finding], float | None]:
-    """What the size of the rewards means for λ, and a better λ where the usual one means nothing.
-
-    Of a model that has learned nothing, σ is about 1 in every coordinate, so ‖σ‖ is the root of their number.
-    """
+def _reward(algorithm: str, rewards: np.ndarray) -> list[Finding]:
+    """What the size of the rewards means for λ and for learning."""
     size = float(np.mean(np.abs(rewards)))
     if size == 0 or algorithm == "dreamer":  # which scales rewards by itself
-        return [], None
-    weight = ALGORITHMS[algorithm].config().explore.bonus_weight
-    if algorithm == "mbpo":  # λ is tuned, in units of value
-        fine = 1e-4 < size < 1e3
-        text = f"Rewards are {size:.3g} in size (mean of a random decision): critics learn best between 0.01 and 10"
-        return [Finding("ok", f"{text}.") if fine else Finding("warning", f"{text}, so scale them.")], None
-    bonus = weight * math.sqrt(spec.obs_dim)
-    share = bonus / (bonus + size)
-    text = (
-        f"Rewards are {size:.3g} in size (mean of a random decision), and λ is in reward: with {algorithm}'s λ = "
-        f"{weight:g} curiosity is at first about {_percent(share)} of what is planned for"
-    )
-    if SHARES[0] <= share <= SHARES[1]:
-        return [Finding("ok", f"{text}.")], None
-    better = float(f"{size:.1g}")
-    return [
-        Finding("warning", f"{text}: scale the rewards to about 1, or begin with --bonus-weight {better:g}.")
-    ], better
+        return []
+    if algorithm == "gp-icem":
+        text = f"Rewards of random decisions range over {np.ptp(rewards):.3g}, and gp-icem has λ in units of that range"
+        return [Finding("ok", f"{text}: it fits as it is.")]
+    fine = 1e-4 < size < 1e3
+    text = f"Rewards are {size:.3g} in size (mean of a random decision): critics learn best between 0.01 and 10"
+    return [Finding("ok", f"{text}.") if fine else Finding("warning", f"{text}, so scale them.")]
 
 
-def _percent(share: float) -> str:
-    """A share, with a digit that says something where it is near 0 or 1."""
-    percent = 100 * share
-    if percent < 1:
-        return f"{percent:.2g} %"
-    return f"{percent:.0f} %" if percent < 99 else f"{100 - float(f'{100 - percent:.2g}'):.10g} %"
-
-
-def _command(algorithm: str, env: str, options: Mapping[str, Any], weight: float | None) -> str:
+def _command(algorithm: str, env: str, options: Mapping[str, Any]) -> str:
     words = ["sombrl", "train", algorithm, "--env", env]
     if kwargs := options.get("env_kwargs"):
         words += ["--env-kwargs", *(f"{name}={value}" for name, value in kwargs.items())]
     if (length := options.get("episode_length")) is not None:
         words += ["--episode-length", str(length)]
-    if weight is not None:
-        words += ["--bonus-weight", f"{weight:g}"]
     return shlex.join(words)

@@ -9,10 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sombrl.config.json import from_json
-from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
-from sombrl.envs.trust import Word
-from sombrl.envs.trust import require_word as require_env_word
 from sombrl.errors import SombrlError
 from sombrl.hardware.backend import CarBackend
 from sombrl.hardware.episode import ReplayBackend
@@ -20,6 +17,7 @@ from sombrl.hardware.remote import RemoteBackend, RemoteConfig
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
 
 if TYPE_CHECKING:
+    from sombrl.envs.trust import Word
     from sombrl.hardware.campaign import CampaignConfig
     from sombrl.hardware.trainers import TrainerPart
 
@@ -83,9 +81,11 @@ def find_trainer(name: str) -> "TrainerPart":
     return TrainerPart(train)
 
 
-def require_word(config: "CampaignConfig", word: Word) -> None:
+def require_word(config: "CampaignConfig", word: "Word") -> None:
     """Refuse code that a campaign's file names, unless the user has said that it may run."""
     from sombrl.algorithms import ALGORITHMS
+    from sombrl.config.run import RunConfig
+    from sombrl.envs.trust import require_word as require_env_word
     from sombrl.hardware.trainers import TRAINERS
 
     own: dict[str, Mapping[str, Any]] = {"backend": BACKENDS, "trainer": {**TRAINERS, **ALGORITHMS}}
