@@ -64,10 +64,10 @@ def test_a_changed_number_is_noticed_even_where_the_archive_is_whole(tmp_path):
 def test_unsound_policies_are_refused():
     actor = random_actor(1)
     with pytest.raises(SombrlError, match="not finite"):
-        Actor((np.full((13, 8), np.nan, np.float32), actor.weights[1]), actor.biases)
+        Actor.mlp((np.full((13, 8), np.nan, np.float32), actor.weights[1]), actor.biases)
     with pytest.raises(SombrlError, match="do not fit"):
-        Actor((actor.weights[0], actor.weights[1][:-1]), actor.biases)
+        Actor.mlp((actor.weights[0], actor.weights[1][:-1]), actor.biases)
     with pytest.raises(SombrlError, match="mean and a log-std"):
-        Actor(actor.weights[:1], (np.zeros(8, np.float32),)).__class__((np.zeros((13, 3)),), (np.zeros(3),))
+        Actor.mlp((np.zeros((13, 3)),), (np.zeros(3),))
     with pytest.raises(SombrlError, match="activation"):
-        Actor(actor.weights, actor.biases, "gelu")
+        Actor.mlp(actor.weights, actor.biases, "gelu")

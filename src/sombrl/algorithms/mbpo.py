@@ -5,7 +5,7 @@
 """
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from annotated_types import Ge
@@ -14,7 +14,7 @@ from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts
 from sombrl.config.check import Configuration
 from sombrl.controllers.icem import ICEM, ICEMConfig
 from sombrl.controllers.sac import SAC
-from sombrl.controllers.sac_config import SACConfig
+from sombrl.controllers.sac_config import STRONG_NETWORKS, SACConfig
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.guards import require_vectors
@@ -64,6 +64,16 @@ def tuned(sac: SACConfig, explore: ExploreConfig) -> SACConfig:
     """λ tunes itself only where the schedule says so."""
     return sac if explore.schedule == "auto" else dataclasses.replace(sac, bonus_weight_lr=0.0)
 
+
+STRONG: dict[str, Any] = {
+    **STRONG_NETWORKS,
+    "sac.mix": "half",
+    "sac.imagined_action": "policy",
+    "sac.imagined_weight": "certainty",
+    "ensemble.steps_per_fit": 1,
+}
+"""The options of a strong base agent: normalised networks with one critic, two updates of critic and actor per decision and
+one of the ensemble, half of every batch imagined with the policy's own action."""
 
 MBPO = Algorithm(
     "mbpo",

@@ -11,7 +11,7 @@ from sombrl.algorithms.mbpo import tuned
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import kinds_of
 from sombrl.controllers.sac import SAC
-from sombrl.controllers.sac_config import MODEL_FREE, SACConfig
+from sombrl.controllers.sac_config import MODEL_FREE, STRONG_NETWORKS, SACConfig
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
 from sombrl.dynamics.none import NoLearner
 from sombrl.envs.base import AbstractEnvs
@@ -83,12 +83,19 @@ def build_maxinfo_sac(config: MaxInfoSACConfig, envs: AbstractEnvs, setting: Set
 def _require_real(sac: SACConfig, name: str) -> None:
     if sac.imagined != "none":
         raise SombrlError(f"{name} is model-free: leave --sac.imagined none, or use sombrl train mbpo.")
+    if sac.expansion:
+        raise SombrlError(
+            f"{name} is model-free: leave --sac.critic-expansion and --sac.actor-expansion 0, or use sombrl train mbpo."
+        )
 
 
 NO_MODEL = (
     "cannot be: sac has no model to be uncertain about, so use sombrl train maxinfo-sac or mbpo, or --explore greedy."
 )
 NO_BONUS = "does nothing in sac, which explores by its entropy alone: leave it out, or use sombrl train maxinfo-sac."
+
+STRONG_SAC = STRONG_NETWORKS
+"""The options of a strong base agent without a model, of sac and of maxinfo-sac."""
 
 SAC_ALGORITHM = Algorithm(
     "sac",
