@@ -72,8 +72,8 @@ STRONG: dict[str, Any] = {
     "sac.imagined_weight": "certainty",
     "ensemble.steps_per_fit": 1,
 }
-"""The options of a strong base agent: normalised networks with one critic, two updates of critic and actor per decision and
-one of the ensemble, half of every batch imagined with the policy's own action."""
+"""The options of a strong base agent: normalised networks with one critic, two updates of critic and actor per decision
+and one of the ensemble, half of every batch imagined with the policy's own action."""
 
 MBPO = Algorithm(
     "mbpo",

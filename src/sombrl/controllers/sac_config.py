@@ -17,8 +17,8 @@ class SACConfig(Configuration, prefix="sac"):
     """Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC."""
 
     hidden: Annotated[tuple[Annotated[int, Ge(1)], ...], MinLen(1)] = (256, 256)
-    """Widths of the hidden layers, actor and critics (512 512 for humanoid, quadruped and dog). In a residual network the
-    first one is a layer, and every further one adds a block."""
+    """Widths of the hidden layers, actor and critics (512 512 for humanoid, quadruped and dog). In a residual network
+    the first one is a layer, and every further one adds a block."""
     actor_hidden: Annotated[tuple[Annotated[int, Ge(1)], ...], MinLen(1)] | None = None
     """Widths of the actor, where they are others."""
     actor: BodyName = "plain"
