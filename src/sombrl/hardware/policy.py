@@ -31,8 +31,11 @@ class Actor:
         linear = [step for step in self.steps if step.kind == "linear"]
         if not linear or self.steps[-1].kind != "linear":
             raise SombrlError("a policy ends with a linear layer: this one does not.")
-        width = self.obs_dim
+        width, aside = self.obs_dim, 0
         for step in self.steps:
+            aside += {"remember": 1, "add": -1}.get(step.kind, 0)
+            if aside < 0:
+                raise SombrlError("a block of a policy adds what was never put aside.")
             shapes = {name: array.shape for name, array in step.arrays.items()}
             wanted = {name: (width,) for name in ARRAYS[step.kind]}
             if step.kind == "linear":
