@@ -402,6 +402,7 @@ KNOBS = {
     "project_weights": True,
     "bonus_enters": "reward",
     "bonus_scale": "none",
+    "bonus_rows": 4,
     "soft_reset_every": 1,
     "reset_mix": 0.9,
     "reset_policy": True,

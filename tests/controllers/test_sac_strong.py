@@ -233,6 +233,29 @@ def test_where_imagined_rows_are(mix, batch, where, weight):
         assert steps.weight is None
 
 
+def test_a_policy_step_looks_at_the_bonus_of_some_rows():
+    """The first three stand for all six."""
+    config = replace(TINY, imagined="none", bonus_rows=3, bonus_scale="none", actor_lr=0.0, critic_lr=0.0)
+    sac, mdp, replay, key = SAC(3, config), uncertain(spread=0.3), random_replay(), jr.key(2)
+    other = sac.init(mdp, key=jr.key(5)).actor
+    state = eqx.tree_at(lambda s: s.target_actor, sac.init(mdp, key=jr.key(1)), other)
+    new, metrics = eager(sac, state, mdp, replay, key)
+    block = jr.fold_in(key, 0)
+    obs = replay.sample(6, key=role_key(block, "batch")).obs
+    raw = []
+    for actor, role in ((state.actor, "action"), (other, "target_action")):
+        action, _ = sample_actions(actor, obs, jr.normal(role_key(block, role), (6, 2), jnp.float32))
+        raw.append(0.3 * np.exp(np.asarray(action)[:, 0]))
+    np.testing.assert_allclose(metrics["policy/bonus_gap"], raw[0][:3].mean() - raw[1][:3].mean(), rtol=1e-3)
+    np.testing.assert_allclose(new.statistics.mean, np.concatenate([raw[0][:3], raw[1][:3]]).mean(), rtol=1e-4)
+    assert new.statistics.count == 6
+    noise = jr.normal(role_key(block, "action"), (6, 2), jnp.float32)
+    action, log_prob = sample_actions(state.actor, obs, noise)
+    least = np.asarray(twin_q(state.critic, obs, action)).min(axis=0)
+    expected = -np.mean(least - np.asarray(log_prob)) - raw[0][:3].mean()
+    np.testing.assert_allclose(metrics["policy/actor_loss"], expected, rtol=1e-4)
+
+
 # Networks.
 
 

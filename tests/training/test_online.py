@@ -79,7 +79,7 @@ def strong(algorithm="mbpo", **settings):
 def test_the_strong_options_are_fields_with_other_values():
     for name, options in (("mbpo", MBPO_STRONG), ("sac", STRONG_SAC), ("maxinfo-sac", STRONG_SAC)):
         fields = fields_of(name)
-        run, config = configured(name, {fields[option]: value for option, value in options.items()})
+        _, config = configured(name, {fields[option]: value for option, value in options.items()})
         assert all(value_at(config, fields[option].path) == value for option, value in options.items())
         assert make(name, "pendulum", config=config).config == config
 

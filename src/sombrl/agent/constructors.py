@@ -116,14 +116,23 @@ class SACSettings(TypedDict, total=False):
     """Fields of SACConfig, by name."""
 
     hidden: Sequence[int]
-    critic: Literal["bro", "plain"]
+    actor_hidden: Sequence[int] | None
+    actor: Literal["plain", "bro", "simba", "bronet"]
+    critic: Literal["plain", "bro", "simba", "bronet"]
+    first_norm: bool
+    normalise_observations: bool
+    critics: Literal["two-min", "two-mean", "one"]
     batch_size: int
     updates_per_call: int
     imagined: Literal["one-step", "branched", "none"]
+    imagined_action: Literal["stored", "policy"]
+    imagined_weight: Literal["equal", "certainty"]
     rollout_length: int
-    mix: Literal["separate", "concatenated"]
+    mix: Literal["separate", "concatenated", "half"]
     real_every: int
     policy_every: int
+    critic_expansion: int
+    actor_expansion: int
     learning_starts: int
     discount: float
     tau: float
@@ -134,8 +143,11 @@ class SACSettings(TypedDict, total=False):
     init_temperature: float
     target_entropy_factor: float
     gradient_clip: float | None
+    weight_decay: float
+    project_weights: bool
     bonus_enters: Literal["target", "reward"]
     bonus_scale: Literal["z-score", "scale", "none"]
+    bonus_rows: int | None
     soft_reset_every: int | None
     reset_mix: float
     reset_policy: bool

@@ -70,6 +70,7 @@ STRONG: dict[str, Any] = {
     "sac.mix": "half",
     "sac.imagined_action": "policy",
     "sac.imagined_weight": "certainty",
+    "sac.bonus_rows": 64,
     "ensemble.steps_per_fit": 1,
 }
 """The options of a strong base agent: normalised networks with one critic, two updates of critic and actor per decision

@@ -329,9 +329,10 @@ class SAC(AbstractController):
     def _policy_step(self, state: SACState, mdp: ImaginedMDP, obs: Float[Array, "batch obs"], draws: Draws) -> SACState:
         """One step of the actor, of its slow copy, of α and of λ."""
         config, raw_bonus = self.config, _raw_bonus(mdp)
-        slow_raw = None
+        slow_raw, some = None, obs[: config.bonus_rows]
         if raw_bonus is not None:
-            slow_raw = raw_bonus(obs, sample_actions(state.policy(state.target_actor), obs, draws.target_action)[0])
+            noise = draws.target_action[: config.bonus_rows]
+            slow_raw = raw_bonus(some, sample_actions(state.policy(state.target_actor), some, noise)[0])
 
         def loss_of(actor: Body) -> tuple[Array, tuple[Array, BonusStatistics, Array]]:
             policy = state.policy(actor)
@@ -339,10 +340,11 @@ class SAC(AbstractController):
             value = value_of(twin_q(state.critic, state.seen(obs), action), config.critics)
             bonus, statistics, raw = jnp.zeros_like(log_prob), state.statistics, jnp.zeros_like(log_prob)
             if raw_bonus is not None and slow_raw is not None:
-                raw = raw_bonus(obs, finite_gradient(action))
+                raw = raw_bonus(some, finite_gradient(action[: config.bonus_rows]))
                 statistics = statistics.add(jnp.concatenate([raw, slow_raw]))
                 if config.bonus_enters == "target":
                     bonus = self._weighted(state, mdp, statistics, raw)
+                    bonus = bonus if config.bonus_rows is None else jnp.full_like(log_prob, jnp.mean(bonus))
             if config.actor_expansion:
                 arguments = self._expansion(state, mdp, statistics, config.actor_expansion, draws, "actor_expansion")
                 end = expand(policy, mdp, obs, action, **arguments)

@@ -86,6 +86,9 @@ class SACConfig(Configuration, prefix="sac"):
     """λI is part of the critic's target and the actor's objective, like the entropy; or is added to the reward."""
     bonus_scale: BonusScale = "z-score"
     """I as it is, divided by its running std, or its running mean subtracted too (it can then be negative)."""
+    bonus_rows: Annotated[int, Ge(1)] | None = None
+    """Rows of a batch whose bonus a policy step looks at, for the actor's objective, for λ and for the bonus's scale:
+    some dozens do, and are cheaper; None: all."""
     soft_reset_every: Annotated[int, Ge(1)] | None = 500_000
     """Updates between two soft resets of the critics, rounded up to whole improvements; None for never."""
     reset_mix: Annotated[float, Interval(ge=0, le=1)] = 0.2
