@@ -447,7 +447,6 @@ def test_every_knob_changes_the_program(name):
         ("hidden", (4, 0), "--sac.hidden"),
         ("hidden", (4, 8), "--sac.critic bro"),
         ("weight_decay", -1e-2, "--sac.weight-decay"),
-        ("critics", "three", "--sac.critics must be one of two-min, two-mean, one"),
         ("batch_size", 0, "--sac.batch-size"),
         ("soft_reset_every", 0, "--sac.soft-reset-every"),
         ("discount", 1.0, "--sac.discount"),

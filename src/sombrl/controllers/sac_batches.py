@@ -149,7 +149,10 @@ def schedule(
     if config.mix != "separate":
         kept = real_rows(config) if config.mix == "half" else config.batch_size
         rows, weight = jax.tree.map(lambda a, b: jnp.concatenate([a[:, :kept], b], axis=1), ours, theirs)
-        return Steps(rows, weight, tau, None)
+        # All are due, but XLA is not told: it then compiles a single step by itself, as it does a loop of them. Fused
+        # with what made the rows, sums would round otherwise where λ = 0 than where there is no bonus.
+        due = jnp.broadcast_to(updates >= 0, (size,)) if config.mix == "half" else None
+        return Steps(rows, weight, tau, due)
 
     # A step on real data comes before the imagined one of the same update and moves no target. Where blocks and
     # periods do not match, which are due is known only at run time: then every update gets one, and most are skipped.
