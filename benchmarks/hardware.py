@@ -45,7 +45,7 @@ def actor(width: int) -> Actor:
     rng = np.random.default_rng(0)
     shapes = [(13, width), (width, width), (width, 4)]
     weights = tuple((rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32) for shape in shapes)
-    return Actor(weights, tuple(np.zeros(shape[1], np.float32) for shape in shapes))
+    return Actor.mlp(weights, tuple(np.zeros(shape[1], np.float32) for shape in shapes))
 
 
 @contextlib.contextmanager

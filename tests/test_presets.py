@@ -55,7 +55,7 @@ def test_the_command_line_has_them_too(tmp_path, capsys, monkeypatch):
     [
         ("gp-icem --preset paepr", 'did you mean "paper"?'),
         ("gp-icem --preset light --controller mppi", "--controller mppi does not use them"),
-        ("sac --preset paper", "is for gp-icem, mbpo, sim-fsvgd, dreamer, not for sac"),
+        ("sac --preset paper", "--preset must be one of strong, not 'paper'"),
     ],
 )
 def test_what_there_is_not(words, sentence, capsys):

@@ -245,6 +245,17 @@ def test_refuses_real_data():
         PolicySearch(1, At(0.0), TINY, replace(SAC, imagined="one-step"))
 
 
+def test_observations_are_normalised_in_the_model_too():
+    """The policy that is driven has the statistics of its snapshot: 2 rounds of 4 updates with 8 rows each."""
+    controller = search(sac=replace(SAC, actor="simba", normalise_observations=True))
+    state, metrics = found(controller, world(action_dim=1))
+    assert state.actor.normaliser.count == 64 * (1 + int(metrics["policy/best_snapshot"]))
+    assert -0.5 < state.actor.normaliser.mean[0] < 1.0 and state.actor.normaliser.std[0] < 1.0
+    action, _ = controller.act(state, world(action_dim=1), f32([0.4]), key=jr.key(0))
+    seen = (0.4 - state.actor.normaliser.mean) / state.actor.normaliser.std
+    np.testing.assert_allclose(action, jnp.tanh(state.actor.network(seen)[:1]), rtol=1e-5)
+
+
 def test_starts_of_a_simulator_are_those_it_was_reset_to():
     from sombrl.envs.registry import make_envs
 

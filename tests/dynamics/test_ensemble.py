@@ -13,10 +13,10 @@ import pytest
 import sombrl
 from sombrl.controllers.icem import ICEM, ICEMConfig
 from sombrl.dynamics.ensemble import Ensemble, EnsembleConfig, EnsembleDynamics, EnsembleLearner, EnsembleState
-from sombrl.dynamics.normaliser import RunningNormaliser
 from sombrl.exploration import STRATEGIES, EpistemicNorm, Resampled
 from sombrl.exploration.bonus import EpistemicMean, MeanInformationGain
 from sombrl.exploration.config import ExploreConfig
+from sombrl.networks.normaliser import RunningNormaliser
 from sombrl.records import SombrlError, Transition
 from sombrl.replay import Replay
 from sombrl.settings import FiniteHorizon

@@ -12,10 +12,13 @@ from gymnasium.spaces import Box, Dict, Discrete
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import make
 from sombrl.export import seed_replay
+from sombrl.networks.normaliser import RunningNormaliser
 from sombrl.records import Transition
 from tests.envs import tiny as tiny
 
 NETS = {"hidden": (16, 16), "batch_size": 4}
+STRONG_NETS = NETS | {"actor": "simba", "critic": "simba", "critics": "one", "normalise_observations": True}
+"""Networks with norms, residual blocks and normalised observations."""
 DREAMER = {
     "size": "tiny",
     "envs": 2,
@@ -47,7 +50,11 @@ def with_data(algorithm: str, env: str, **settings) -> Agent:
     if agent.trainer.learns_policy:
         state = agent.state
         actor = disturbed(state.controller.actor, agent)
-        agent.trainer.replace_state(eqx.tree_at(lambda s: s.controller.actor, state, actor))
+        state = eqx.tree_at(lambda s: s.controller.actor, state, actor)
+        if state.controller.normaliser is not None:
+            seen = jax.vmap(RunningNormaliser.update)(state.controller.normaliser, 3.0 + 2.0 * state.replay.data.obs)
+            state = eqx.tree_at(lambda s: s.controller.normaliser, state, seen)
+        agent.trainer.replace_state(state)
     return agent
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from sombrl.errors import SombrlError
 from sombrl.export import export_policy, policy
-from tests.export.agents import NETS, Sights, dreamer, with_data
+from tests.export.agents import NETS, STRONG_NETS, Sights, dreamer, with_data
 
 
 def session(folder):
@@ -22,9 +22,10 @@ def test_without_the_package_it_is_one_sentence(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_batch_of_observations(tmp_path):
+@pytest.mark.parametrize("nets", [NETS, STRONG_NETS, NETS | {"actor": "bronet"}], ids=["plain", "simba", "bronet"])
+def test_a_batch_of_observations(nets, tmp_path):
     pytest.importorskip("onnx", reason="needs sombrl[onnx]")
-    agent = with_data("sac", "sombrl-tests/Tiny-v0", sac=NETS)
+    agent = with_data("sac", "sombrl-tests/Tiny-v0", sac=nets)
     folder = export_policy(agent, tmp_path / "pilot", onnx=True)
     obs = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32) * 3
     (actions,) = session(folder).run(None, {"observation": obs})

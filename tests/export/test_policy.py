@@ -10,7 +10,7 @@ import sombrl
 from sombrl.cli.main import main
 from sombrl.errors import RunFault, SombrlError
 from sombrl.export import export_policy, policy
-from tests.export.agents import NETS, with_data
+from tests.export.agents import NETS, STRONG_NETS, with_data
 from tests.export.comparing import CLOSE, largest, observations
 from tests.export.numpy_alone import alone, same_with_numpy_alone
 from tests.small import small
@@ -52,6 +52,9 @@ def test_every_seed_has_its_own(sac, tmp_path):
     [
         ("mbpo", {"sac": NETS, "ensemble": {"hidden": (8,)}}),
         ("maxinfo-sac", {"sac": NETS, "ensemble": {"hidden": (8,)}}),
+        ("mbpo", {"sac": STRONG_NETS, "ensemble": {"hidden": (8,)}}),
+        ("sac", {"sac": NETS | {"actor": "bronet"}}),
+        ("sac", {"sac": NETS | {"actor": "bro", "first_norm": True}}),
     ],
 )
 def test_other_policies_act_as_their_agents_do(algorithm, settings, tmp_path):
@@ -63,6 +66,15 @@ def test_other_policies_act_as_their_agents_do(algorithm, settings, tmp_path):
 
 def test_it_loads_where_there_is_only_numpy(sac, tmp_path):
     same_with_numpy_alone(export_policy(sac, tmp_path / "pilot"), observations(4, number=10))
+
+
+def test_strong_networks_load_where_there_is_only_numpy(tmp_path):
+    agent = with_data("sac", "Pendulum-v1", sac=STRONG_NETS)
+    folder = export_policy(agent, tmp_path / "pilot")
+    kinds = [layer["kind"] for layer in json.loads((folder / "policy.json").read_text())["network"]["layers"]]
+    block = ["remember", "layer-norm", "linear", "linear", "add"]
+    assert kinds == ["normalise", "linear", *block, "layer-norm", "linear"]
+    same_with_numpy_alone(folder, observations(3, number=10))
 
 
 def test_the_file_itself_tells_whether_it_is_whole(sac, tmp_path):

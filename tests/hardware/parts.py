@@ -72,7 +72,7 @@ def random_actor(*seed, obs_dim=13, hidden=8, outputs=4) -> Actor:
     weights = (rng.standard_normal((obs_dim, hidden)) * 0.3, rng.standard_normal((hidden, outputs)) * 0.3)
     biases = (np.zeros(hidden), np.zeros(outputs))
     as_float = [tuple(array.astype(np.float32) for array in group) for group in (weights, biases)]
-    return Actor(*as_float)
+    return Actor.mlp(*as_float)
 
 
 def hashing(episodes, config, number, seed, scratch):

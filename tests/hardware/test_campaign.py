@@ -121,7 +121,7 @@ def test_an_abort_counts_and_its_transitions_are_learned_from(tmp_path):
         seen.append([len(e.action) for e in episodes])
         actor = random_actor(0)
         weights = (actor.weights[0] * 0, actor.weights[1] * 0)
-        return Actor(weights, (actor.biases[0], np.array([0, 3, 0, 0], np.float32))), {}
+        return Actor.mlp(weights, (actor.biases[0], np.array([0, 3, 0, 0], np.float32))), {}
 
     seen: list = []
     campaign = begin(tmp_path / "c", steps=100, episodes=2)

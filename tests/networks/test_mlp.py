@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sombrl.networks.mlp import MLP, BroNet, LayerNorm, orthogonal, soft_reset, stacked
+from sombrl.networks.residual import PublishedBroNet, SimBa
 from sombrl.numerics import safe_sqrt
 from sombrl.records import SombrlError
 
@@ -22,6 +23,11 @@ def affine(layer, x):
     return x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
 
 
+def normed(norm, x):
+    normal = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-6)
+    return normal * np.asarray(norm.scale) + np.asarray(norm.shift)
+
+
 def nudged(network, key):
     """Biases and scales away from 0 and 1, so that a test can see them."""
     leaves, structure = jax.tree.flatten(network)
@@ -29,33 +35,36 @@ def nudged(network, key):
     return jax.tree.unflatten(structure, leaves)
 
 
-@pytest.mark.parametrize("activation", list(ACTIVATIONS))
-def test_mlp_equals_numpy(activation, key):
-    network = nudged(MLP(3, (8, 8), 2, activation=activation, key=key), jr.key(1))
+@pytest.mark.parametrize(
+    ("activation", "first_norm"), [("relu", False), ("silu", False), ("tanh", False), ("relu", True)]
+)
+def test_mlp_equals_numpy(activation, first_norm, key):
+    network = nudged(MLP(3, (8, 8), 2, activation=activation, first_norm=first_norm, key=key), jr.key(1))
     act = ACTIVATIONS[activation]
     x = X.astype(np.float64)
-    for layer in network.layers[:-1]:
-        x = act(affine(layer, x))
+    for i, layer in enumerate(network.layers[:-1]):
+        x = affine(layer, x)
+        x = act(normed(network.norm, x) if i == 0 and first_norm else x)
     expected = affine(network.layers[-1], x)
     np.testing.assert_allclose(np.asarray(jax.vmap(network)(jnp.asarray(X))), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("blocks", [0, 1, 2])
-def test_bronet_equals_numpy(blocks, key):
-    network = nudged(BroNet(3, (8,) * (blocks + 1), 2, key=key), jr.key(1))
+@pytest.mark.parametrize(("blocks", "first_norm"), [(0, False), (1, False), (2, False), (1, True)])
+def test_bronet_equals_numpy(blocks, first_norm, key):
+    network = nudged(BroNet(3, (8,) * (blocks + 1), 2, first_norm=first_norm, key=key), jr.key(1))
     assert len(network.blocks) == blocks
-    x = np.maximum(affine(network.first, X.astype(np.float64)), 0)
+    x = affine(network.first, X.astype(np.float64))
+    x = np.maximum(normed(network.norm, x) if first_norm else x, 0)
     for block in network.blocks:
-        normal = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-6)
-        normal = normal * np.asarray(block.norm.scale) + np.asarray(block.norm.shift)
-        x = x + affine(block.second, np.maximum(affine(block.first, normal), 0))
+        x = x + affine(block.second, np.maximum(affine(block.first, normed(block.norm, x)), 0))
     expected = affine(network.last, x)
     np.testing.assert_allclose(np.asarray(jax.vmap(network)(jnp.asarray(X))), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_bronet_refuses_unequal_widths(key):
+@pytest.mark.parametrize("make", [BroNet, SimBa, PublishedBroNet])
+def test_residual_networks_refuse_unequal_widths(make, key):
     with pytest.raises(SombrlError, match="the same width"):
-        BroNet(3, (8, 4), 1, key=key)
+        make(3, (8, 4), 1, key=key)
 
 
 def test_layer_norm_forgets_shift_and_scale():
@@ -103,7 +112,7 @@ def test_stacked_members_are_independent_single_networks(key):
     assert values.shape == (7, 4, 2)
 
 
-@pytest.mark.parametrize(("make", "layers"), [(MLP, 3), (BroNet, 4)])
+@pytest.mark.parametrize(("make", "layers"), [(MLP, 3), (BroNet, 4), (SimBa, 4), (PublishedBroNet, 4)])
 @pytest.mark.parametrize("members_first", [True, False])
 def test_a_stack_on_a_batch_is_one_product_per_layer(make, layers, members_first, key):
     networks = stacked(functools.partial(make, 3, (8, 8), 2), 5, key=key)

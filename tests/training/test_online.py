@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from sombrl.agent.make import load, make
+from sombrl.algorithms.mbpo import STRONG as MBPO_STRONG
+from sombrl.algorithms.settings import configured, fields_of
+from sombrl.config.fields import value_at
+from sombrl.controllers.sac_config import STRONG_NETWORKS
 from sombrl.controllers.sac_losses import gaussian
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.train import Run, resume, run_training, train
@@ -54,6 +58,63 @@ def test_real_data_alone_are_sac():
     mbpo = agent(explore="greedy", sac=schedule).learn(60)
     sac = agent("sac", sac=schedule | {f: getattr(mbpo.config.sac, f) for f in _OTHERS}).learn(60)
     same(mbpo, sac)
+
+
+STRONG = {
+    "sac": {
+        **{"actor": "simba", "critic": "simba", "critics": "one", "normalise_observations": True, "weight_decay": 1e-2},
+        **{"mix": "half", "imagined_action": "policy", "imagined_weight": "certainty", "updates_per_call": 2},
+        **{"policy_every": 1, "gradient_clip": None, "soft_reset_every": None},
+    },
+    "ensemble": {"steps_per_fit": 1},
+}
+"""As `algorithms.mbpo.STRONG`, but small."""
+
+
+def strong(algorithm="mbpo", **settings):
+    nets = {name: values | settings.pop(name, {}) for name, values in STRONG.items()}
+    return agent(algorithm, **({"sac": nets["sac"]} if algorithm == "sac" else nets) | settings)
+
+
+def test_the_strong_options_are_fields_with_other_values():
+    for name, options in (("mbpo", MBPO_STRONG), ("sac", STRONG_NETWORKS), ("maxinfo-sac", STRONG_NETWORKS)):
+        fields = fields_of(name)
+        _, config = configured(name, {fields[option]: value for option, value in options.items()})
+        assert all(value_at(config, fields[option].path) == value for option, value in options.items())
+        assert make(name, "pendulum", config=config).config == config
+
+
+@pytest.mark.optimised
+def test_strong_without_bonus_weight_is_strong_mbpo_mean():
+    optimistic = strong(explore="optimistic", bonus_weight=0.0, schedule="constant").learn(60)
+    greedy = strong(explore="greedy").learn(60)
+    assert np.array_equal(optimistic.state.replay.data.action, greedy.state.replay.data.action)
+    assert np.asarray(greedy.state.replay.data.action).std() > 0.1
+
+
+def test_one_strong_member_is_its_own_mean():
+    one = {"members": 1, "noise_floor": 1e-12}
+    sac = {"critic_expansion": 2, "actor_expansion": 2}
+    pets, mean = (strong(explore=explore, ensemble=one, sac=sac).learn(40) for explore in ("pets", "greedy"))
+    assert np.asarray(mean.state.replay.data.action).std() > 0.1
+    ours, theirs = (np.asarray(trained.state.replay.data.action)[0, :24] for trained in (pets, mean))
+    np.testing.assert_allclose(ours, theirs, atol=2e-4)
+
+
+@pytest.mark.optimised
+def test_strong_with_real_data_alone_is_strong_sac():
+    schedule = {"imagined": "none"}
+    same(strong(explore="greedy", sac=schedule).learn(60), strong("sac", sac=schedule).learn(60))
+
+
+def test_a_strong_agent_resumes_bit_for_bit(tmp_path):
+    sac = {"critic_expansion": 1, "project_weights": True}
+    whole = strong(seeds=2, sac=sac).learn(60)
+    half = strong(seeds=2, sac=sac).learn(40)
+    half.save(tmp_path / "run")
+    for resumed in (load(tmp_path / "run").learn(20), half.learn(20)):
+        for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
+            assert np.array_equal(ours, theirs)
 
 
 _OTHERS = ("critic", "updates_per_call", "policy_every", "gradient_clip", "soft_reset_every")
@@ -159,6 +220,7 @@ def test_the_ensemble_is_planned_with_too():
     [
         (lambda: agent("sac", explore="optimistic"), "sac has no model to be uncertain about"),
         (lambda: agent("sac", sac={"imagined": "one-step"}), "sac is model-free"),
+        (lambda: agent("maxinfo-sac", sac={"actor_expansion": 1}), "leave --sac.critic-expansion and --sac.actor"),
         (lambda: agent(controller="icem"), "--schedule auto tunes λ against a policy"),
         (lambda: agent(explore="hucrl").learn(20), "use --controller icem"),
         (lambda: make("gp-icem", "pendulum", decisions=50).planned_iterations, "give --episodes, not --decisions"),

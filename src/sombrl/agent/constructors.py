@@ -126,14 +126,23 @@ class SACSettings(TypedDict, total=False):
     """Fields of SACConfig, by name."""
 
     hidden: Sequence[int]
-    critic: Literal["bro", "plain"]
+    actor_hidden: Sequence[int] | None
+    actor: Literal["plain", "bro", "simba", "bronet"]
+    critic: Literal["plain", "bro", "simba", "bronet"]
+    first_norm: bool
+    normalise_observations: bool
+    critics: Literal["two-min", "two-mean", "one"]
     batch_size: int
     updates_per_call: int
     imagined: Literal["one-step", "branched", "none"]
+    imagined_action: Literal["stored", "policy"]
+    imagined_weight: Literal["equal", "certainty"]
     rollout_length: int
-    mix: Literal["separate", "concatenated"]
+    mix: Literal["separate", "concatenated", "half"]
     real_every: int
     policy_every: int
+    critic_expansion: int
+    actor_expansion: int
     learning_starts: int
     discount: float
     tau: float
@@ -144,8 +153,11 @@ class SACSettings(TypedDict, total=False):
     init_temperature: float
     target_entropy_factor: float
     gradient_clip: float | None
+    weight_decay: float
+    project_weights: bool
     bonus_enters: Literal["target", "reward"]
     bonus_scale: Literal["z-score", "scale", "none"]
+    bonus_rows: int | None
     soft_reset_every: int | None
     reset_mix: float
     reset_policy: bool
@@ -341,7 +353,7 @@ def MBPO(
     env: Any,
     *,
     config: MBPOConfig | None = None,
-    preset: Literal["light", "pendulum", "mountain-car", "authors"] | None = None,
+    preset: Literal["light", "pendulum", "mountain-car", "authors", "strong"] | None = None,
     env_kwargs: Sequence[str] | Mapping[str, Any] = (),
     action_repeat: int | None = None,
     action_cost: float = 0.0,
@@ -459,6 +471,7 @@ def SAC(
     env: Any,
     *,
     config: SACAlgorithmConfig | None = None,
+    preset: Literal["strong"] | None = None,
     env_kwargs: Sequence[str] | Mapping[str, Any] = (),
     action_repeat: int | None = None,
     action_cost: float = 0.0,
@@ -492,6 +505,7 @@ def SAC(
     Args:
         env: A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.
         config: All of the algorithm's own settings.
+        preset: Values of several settings at once, which the others override; `sombrl list presets` shows them.
         env_kwargs: Its options as name=value, such as reward=sparse.
         action_repeat: Frames per decision; rewards are summed. Default: as published, 2 for dmc: and 4 for
             atari:, else 1.
@@ -536,6 +550,7 @@ def MaxInfoSAC(
     env: Any,
     *,
     config: MaxInfoSACConfig | None = None,
+    preset: Literal["strong"] | None = None,
     env_kwargs: Sequence[str] | Mapping[str, Any] = (),
     action_repeat: int | None = None,
     action_cost: float = 0.0,
@@ -581,6 +596,7 @@ def MaxInfoSAC(
     Args:
         env: A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.
         config: All of the algorithm's own settings.
+        preset: Values of several settings at once, which the others override; `sombrl list presets` shows them.
         env_kwargs: Its options as name=value, such as reward=sparse.
         action_repeat: Frames per decision; rewards are summed. Default: as published, 2 for dmc: and 4 for
             atari:, else 1.

@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge
 
-from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts
+from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts, Preset
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import Before
 from sombrl.controllers.horizon_value import HorizonValueConfig
 from sombrl.controllers.icem import ICEM, PRESETS, ICEMConfig, as_fields
 from sombrl.controllers.sac import SAC
-from sombrl.controllers.sac_config import SACConfig
+from sombrl.controllers.sac_config import STRONG_NETWORKS, SACConfig
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.guards import require_vectors
@@ -77,11 +77,26 @@ def tuned(sac: SACConfig, explore: ExploreConfig) -> SACConfig:
     return sac if explore.schedule == "auto" else dataclasses.replace(sac, bonus_weight_lr=0.0)
 
 
+STRONG: Preset = {
+    **STRONG_NETWORKS,
+    "sac.mix": "half",
+    "sac.imagined_action": "policy",
+    "sac.imagined_weight": "certainty",
+    "sac.bonus_rows": 64,
+    "ensemble.steps_per_fit": 1,
+}
+"""The options of a strong base agent: normalised networks with one critic, two updates of critic and actor per decision
+and one of the ensemble, half of every batch imagined with the policy's own action."""
+
 MBPO = Algorithm(
     "mbpo",
     MBPOConfig,
     build,
     "an ensemble and a policy that learns from it (SAC); or planned with iCEM",
     lacks=NO_INFORMATION,
-    presets={name: as_fields(numbers) for name, numbers in PRESETS.items()} | {"authors": {"imagine_by": "noise"}},
+    presets={
+        **{name: as_fields(numbers) for name, numbers in PRESETS.items()},
+        "authors": {"imagine_by": "noise"},
+        "strong": STRONG,
+    },
 )

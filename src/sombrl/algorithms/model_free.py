@@ -11,7 +11,7 @@ from sombrl.algorithms.mbpo import tuned
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import kinds_of
 from sombrl.controllers.sac import SAC
-from sombrl.controllers.sac_config import MODEL_FREE, SACConfig
+from sombrl.controllers.sac_config import MODEL_FREE, STRONG_NETWORKS, SACConfig
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
 from sombrl.dynamics.none import NoLearner
 from sombrl.envs.base import AbstractEnvs
@@ -83,6 +83,10 @@ def build_maxinfo_sac(config: MaxInfoSACConfig, envs: AbstractEnvs, setting: Set
 def _require_real(sac: SACConfig, name: str) -> None:
     if sac.imagined != "none":
         raise SombrlError(f"{name} is model-free: leave --sac.imagined none, or use sombrl train mbpo.")
+    if sac.expansion:
+        raise SombrlError(
+            f"{name} is model-free: leave --sac.critic-expansion and --sac.actor-expansion 0, or use sombrl train mbpo."
+        )
 
 
 NO_MODEL = (
@@ -104,6 +108,7 @@ SAC_ALGORITHM = Algorithm(
         },
         **{name: NO_BONUS for name in kinds_of(ExploreConfig) if name not in ("explore", "theory")},
     },
+    presets={"strong": STRONG_NETWORKS},
 )
 MAXINFO_SAC = Algorithm(
     "maxinfo-sac",
@@ -115,4 +120,5 @@ MAXINFO_SAC = Algorithm(
         "bonus_weight_units=range": "is for planners; maxinfo-sac divides the bonus by its own spread instead: leave "
         "it out.",
     },
+    presets={"strong": STRONG_NETWORKS},
 )

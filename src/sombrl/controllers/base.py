@@ -7,7 +7,8 @@ import equinox as eqx
 from jaxtyping import Array, Float, Key
 
 from sombrl.exploration.base import ImaginedMDP
-from sombrl.networks.mlp import MLP
+from sombrl.networks.normaliser import Normalised
+from sombrl.networks.residual import Body
 from sombrl.records import State
 from sombrl.replay import Replay
 
@@ -33,7 +34,7 @@ class AbstractController(eqx.Module):
         """Whether `improve` does anything; a planner that has nothing to learn is ready as it is."""
         return self.learns
 
-    def actor(self, state: Any) -> MLP | None:
+    def actor(self, state: Any) -> Body | Normalised | None:
         """The network of the learned policy: tanh of the first half of its output is the action. None of a planner."""
         return None
 

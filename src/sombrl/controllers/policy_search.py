@@ -20,11 +20,11 @@ from sombrl.config.check import Configuration
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.initial_states import AbstractInitialStates
 from sombrl.controllers.sac import SAC, SACState
+from sombrl.controllers.sac_batches import Policy
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.controllers.sac_losses import gaussian, sample_actions
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.exploration.bonus import NoBonus
-from sombrl.networks.mlp import MLP
 from sombrl.records import SombrlError, State, Transition
 from sombrl.replay import Replay
 from sombrl.seeds import side_by_side
@@ -96,7 +96,7 @@ updates), and a policy that stays more random while it learns."""
 class SearchState(eqx.Module):
     """The policy that is executed, and the networks that the next searches may begin with."""
 
-    actor: MLP
+    actor: Policy
     sac: SACState  # of every try, in a leading axis
 
 
@@ -122,7 +122,7 @@ class Search(eqx.Module):
     sac: SACState
     rollouts: Rollouts
     replay: ImaginedReplay
-    best: MLP
+    best: Policy
     best_value: Float[Array, ""]
 
 
@@ -140,8 +140,10 @@ class PolicySearch(AbstractController):
         config: PolicySearchConfig,
         sac: SACConfig = SEARCH_SAC,
     ):
-        if sac.imagined != "none":
-            raise SombrlError("policy search learns from imagined data alone: leave --sac.imagined none.")
+        if sac.imagined != "none" or sac.expansion:
+            raise SombrlError(
+                "policy search learns from imagined data alone: leave --sac.imagined none, and the expansions 0."
+            )
         self.sac = SAC(obs_dim, dataclasses.replace(sac, updates_per_call=config.updates), deterministic=True)
         self.initial_states, self.config = initial_states, config
 
@@ -153,9 +155,9 @@ class PolicySearch(AbstractController):
     def init(self, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> SearchState:
         """Untrained networks."""
         sac = jax.vmap(lambda key: self.sac.init(self._task_alone(mdp), key=key))(self._keys(key))
-        return SearchState(jax.tree.map(lambda leaf: leaf[0], sac.actor), sac)
+        return SearchState(jax.tree.map(lambda leaf: leaf[0], self.sac.actor(sac)), sac)
 
-    def actor(self, state: SearchState) -> MLP:
+    def actor(self, state: SearchState) -> Policy:
         """The policy's."""
         return state.actor
 
@@ -185,7 +187,7 @@ class PolicySearch(AbstractController):
 
     def _search(
         self, last: SACState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
-    ) -> tuple[MLP, SACState, dict[str, Float[Array, ""]]]:
+    ) -> tuple[Policy, SACState, dict[str, Float[Array, ""]]]:
         """`rounds` rounds in the model: the best of `snapshots` snapshots, the state of SAC, and metrics."""
         config = self.config
         init_key, start_key, age_key, judge_key, search_key = jr.split(key, 5)
@@ -199,7 +201,7 @@ class PolicySearch(AbstractController):
             sac=sac,
             rollouts=Rollouts(obs, age),
             replay=ImaginedReplay(imagined.data, imagined.added),
-            best=sac.actor,
+            best=self.sac.actor(sac),
             best_value=jnp.asarray(-jnp.inf, jnp.float32),
         )
         judged = jr.key_data(judge_key)  # the same episodes for every snapshot
@@ -213,9 +215,10 @@ class PolicySearch(AbstractController):
 
         def one_snapshot(search: Search, keys: Key[Array, " rounds"]) -> tuple[Search, Any]:
             search, metrics = jax.lax.scan(one_round, search, keys)
-            value = self._judge(search.sac.actor, mdp, key=jr.wrap_key_data(judged))
+            actor = self.sac.actor(search.sac)
+            value = self._judge(actor, mdp, key=jr.wrap_key_data(judged))
             better = value > search.best_value  # false for NaN
-            best = jax.tree.map(lambda new, old: jnp.where(better, new, old), search.sac.actor, search.best)
+            best = jax.tree.map(lambda new, old: jnp.where(better, new, old), actor, search.best)
             best_value = jnp.where(better, value, search.best_value)
             search = eqx.tree_at(lambda s: (s.best, s.best_value), search, (best, best_value))
             return search, (value, jax.tree.map(lambda leaf: leaf[-1], metrics))
@@ -240,7 +243,7 @@ class PolicySearch(AbstractController):
         def decide(rollouts: Rollouts, key: Key[Array, ""]) -> tuple[Rollouts, Transition]:
             noise_key, step_key, start_key = jr.split(key, 3)
             noise = jr.normal(noise_key, (config.rollouts, mdp.action_dim), jnp.float32)
-            action, _ = sample_actions(search.sac.actor, rollouts.obs, noise)
+            action, _ = sample_actions(self.sac.actor(search.sac), rollouts.obs, noise)
             next_obs, reward, ended = _step(mdp, rollouts.obs, action, key=step_key)
             rows = Transition(
                 rollouts.obs, action, config.reward_scale * reward, next_obs, ended, jnp.zeros_like(ended)
@@ -266,7 +269,7 @@ class PolicySearch(AbstractController):
         real = jr.uniform(choice_key, (number,), jnp.float32) < self.config.start_share
         return jnp.where((real | (replay.count == 0))[:, None], fresh, visited)
 
-    def _judge(self, actor: MLP, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> Float[Array, ""]:
+    def _judge(self, actor: Policy, mdp: ImaginedMDP, *, key: Key[Array, ""]) -> Float[Array, ""]:
         """Jₙ of the policy's mode: the mean return of imagined episodes from real starts, the bonus in it."""
         config = self.config
         start_key, step_key = jr.split(key)

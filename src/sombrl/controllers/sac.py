@@ -17,9 +17,11 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.controllers.base import AbstractController
-from sombrl.controllers.sac_batches import Role, batches_of, imagine, role_key, schedule
+from sombrl.controllers.sac_batches import Policy, Role, batches_of, imagine, role_key, schedule
 from sombrl.controllers.sac_config import SACConfig
+from sombrl.controllers.sac_expansion import expand
 from sombrl.controllers.sac_losses import (
+    NUMBERS,
     BonusStatistics,
     CriticRows,
     actor_loss,
@@ -33,11 +35,14 @@ from sombrl.controllers.sac_losses import (
     squash,
     temperature_loss,
     twin_q,
+    value_of,
 )
 from sombrl.dynamics.base import AbstractVectorDynamics
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.exploration.bonus import NoBonus
-from sombrl.networks.mlp import MLP, BroNet, soft_reset, stacked
+from sombrl.networks.mlp import soft_reset, stacked
+from sombrl.networks.normaliser import Normalised, RunningNormaliser, within_limit
+from sombrl.networks.residual import Body, keep_norms, make_body
 from sombrl.records import SombrlError, State, Transition
 from sombrl.replay import Replay
 
@@ -49,10 +54,11 @@ Bonus = Callable[[Float[Array, "batch obs"], Float[Array, "batch plan"]], Float[
 class SACState(eqx.Module):
     """All that is learned, the optimisers' states, and the last value of each metric."""
 
-    actor: MLP
-    target_actor: MLP  # π̄, against which λ is tuned
-    critic: MLP | BroNet  # two, stacked
-    target_critic: MLP | BroNet
+    normaliser: RunningNormaliser | None  # of observations, for actors and critics
+    actor: Body
+    target_actor: Body  # π̄, against which λ is tuned
+    critic: Body  # stacked
+    target_critic: Body
     log_temperature: Float[Array, ""]  # log α
     log_bonus_factor: Float[Array, ""]  # what λ is multiplied by
     statistics: BonusStatistics
@@ -62,6 +68,15 @@ class SACState(eqx.Module):
     factor_memory: Any
     updates: Int[Array, ""]
     latest: dict[str, Float[Array, ""]]
+
+    def policy(self, actor: Body) -> Policy:
+        """An actor that sees the state as it is trained to."""
+        return actor if self.normaliser is None else Normalised(self.normaliser, actor)
+
+    def seen(self, obs: Float[Array, "batch obs"]) -> Float[Array, "batch obs"]:
+        """Observations as the critics see them."""
+        normaliser = self.normaliser
+        return obs if normaliser is None else jax.vmap(lambda obs: within_limit(normaliser, obs))(obs)
 
 
 class Draws(eqx.Module):
@@ -107,6 +122,7 @@ class SAC(AbstractController):
         log_temperature = jnp.asarray(math.log(self.config.init_temperature), jnp.float32)
         zero = jnp.zeros((), jnp.float32)
         return SACState(
+            normaliser=RunningNormaliser.identity(self.obs_dim) if self.config.normalise_observations else None,
             actor=actor,
             target_actor=actor,
             critic=critic,
@@ -114,17 +130,17 @@ class SAC(AbstractController):
             log_temperature=log_temperature,
             log_bonus_factor=zero,
             statistics=BonusStatistics.empty(),
-            actor_memory=self._optimiser(self.config.actor_lr).init(actor),
-            critic_memory=self._optimiser(self.config.critic_lr).init(critic),
+            actor_memory=self._weights_optimiser(self.config.actor_lr).init(actor),
+            critic_memory=self._weights_optimiser(self.config.critic_lr).init(critic),
             temperature_memory=self._optimiser(self.config.temperature_lr).init(log_temperature),
             factor_memory=self._optimiser(self.config.bonus_weight_lr).init(zero),
             updates=jnp.zeros((), jnp.int32),
             latest=dict.fromkeys(METRICS, zero),
         )
 
-    def actor(self, state: SACState) -> MLP:
+    def actor(self, state: SACState) -> Policy:
         """The policy's."""
-        return state.actor
+        return state.policy(state.actor)
 
     def begin_episode(self, state: SACState, mdp: ImaginedMDP) -> SACState:
         """A policy has nothing that belongs to an episode."""
@@ -134,7 +150,7 @@ class SAC(AbstractController):
         self, state: SACState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
     ) -> tuple[Float[Array, " plan"], SACState]:
         """A sample of the policy, or its mode."""
-        mean, log_std = gaussian(state.actor, belief)
+        mean, log_std = gaussian(self.actor(state), belief)
         noise = jnp.zeros_like(mean) if self.deterministic else jr.normal(key, mean.shape, mean.dtype)
         return squash(mean, log_std, noise)[0], state
 
@@ -179,9 +195,11 @@ class SAC(AbstractController):
     def _block(self, state: SACState, mdp: ImaginedMDP, size: int, draws: Draws) -> SACState:
         """`size` updates with the same policy, then the policy step if it is due."""
         config, real = self.config, draws.real
-        imagined = None if config.imagined == "none" else imagine(config, state.actor, mdp, real, draws.key)
+        if state.normaliser is not None:
+            state = eqx.tree_at(lambda s: s.normaliser, state, state.normaliser.update(real.obs))
+        imagined = None if config.imagined == "none" else imagine(config, self.actor(state), mdp, real, draws.key)
         steps = schedule(config, state.updates, real, imagined, size)
-        rows = self._critic_rows(state, mdp, steps.rows, draws.next_action)
+        rows = self._critic_rows(state, mdp, steps.rows, steps.weight, draws)
         state = self._critic_steps(state, rows, steps.tau, steps.due)
         state = eqx.tree_at(lambda s: s.updates, state, state.updates + size)
 
@@ -200,18 +218,23 @@ class SAC(AbstractController):
         return None if every is None else -(-every // self.config.updates_per_call)
 
     def _critic_rows(
-        self, state: SACState, mdp: ImaginedMDP, rows: Transition, noise: Float[Array, "rows plan"]
+        self,
+        state: SACState,
+        mdp: ImaginedMDP,
+        rows: Transition,
+        weight: Float[Array, "steps batch"] | None,
+        draws: Draws,
     ) -> CriticRows:
         """The batches as the critics see them: γ, next actions and bonuses of all at once."""
-        config = self.config
-        discount = jnp.where(mdp.discount < 1, mdp.discount, config.discount)
+        config, policy = self.config, self.actor(state)
+        discount = self._discount(mdp)
         steps, size = rows.reward.shape
 
         def flat(leaf: Array) -> Array:
             return leaf.reshape(steps * size, *leaf.shape[2:])
 
         obs, action, next_obs, reward = flat(rows.obs), flat(rows.action), flat(rows.next_obs), flat(rows.reward)
-        next_action, log_prob = sample_actions(state.actor, next_obs, noise)
+        next_action, log_prob = sample_actions(policy, next_obs, draws.next_action)
         soft = -_exp(state.log_temperature) * log_prob
         raw_bonus = _raw_bonus(mdp)
         if raw_bonus is not None:
@@ -219,17 +242,49 @@ class SAC(AbstractController):
                 soft = soft + self._weighted(state, mdp, state.statistics, raw_bonus(next_obs, next_action))
             else:
                 reward = reward + self._weighted(state, mdp, state.statistics, raw_bonus(obs, action))
+        bootstrap = jnp.where(flat(rows.terminated), 0.0, discount)
+        if config.critic_expansion:
+            arguments = self._expansion(
+                state, mdp, state.statistics, config.critic_expansion, draws, "critic_expansion"
+            )
+            end = expand(policy, mdp, next_obs, next_action, **arguments)
+            reward, bootstrap = reward + bootstrap * (soft + end.gathered), bootstrap * end.discount
+            next_obs, next_action, soft = end.obs, end.action, jnp.zeros_like(soft)
         flat_rows = CriticRows(
-            obs=obs,
+            obs=state.seen(obs),
             action=action,
             reward=reward,
-            bootstrap=jnp.where(flat(rows.terminated), 0.0, discount),
-            next_obs=next_obs,
+            bootstrap=bootstrap,
+            next_obs=state.seen(next_obs),
             next_action=next_action,
             next_soft=soft,
+            weight=None if weight is None else flat(weight),
         )
         rows_by_step: CriticRows = jax.tree.map(lambda leaf: leaf.reshape(steps, size, *leaf.shape[1:]), flat_rows)
         return rows_by_step
+
+    def _discount(self, mdp: ImaginedMDP) -> Float[Array, ""]:
+        """γ: the setting's, where it has one."""
+        return jnp.where(mdp.discount < 1, mdp.discount, self.config.discount)
+
+    def _expansion(
+        self, state: SACState, mdp: ImaginedMDP, statistics: BonusStatistics, steps: int, draws: Draws, role: Role
+    ) -> dict[str, Any]:
+        """How `expand` goes about it."""
+        raw_bonus = _raw_bonus(mdp)
+
+        def bonus(obs: Float[Array, "batch obs"], action: Float[Array, "batch plan"]) -> Float[Array, " batch"]:
+            assert raw_bonus is not None
+            return self._weighted(state, mdp, statistics, raw_bonus(obs, action))
+
+        return {
+            "steps": steps,
+            "discount": self._discount(mdp),
+            "temperature": _exp(state.log_temperature),
+            "bonus": None if raw_bonus is None else bonus,
+            "bonus_is_reward": self.config.bonus_enters == "reward",
+            "key": role_key(draws.key, role),
+        }
 
     def _weighted(
         self, state: SACState, mdp: ImaginedMDP, statistics: BonusStatistics, raw: Float[Array, " batch"]
@@ -243,12 +298,13 @@ class SAC(AbstractController):
         self, state: SACState, rows: CriticRows, tau: Float[Array, " steps"], due: Bool[Array, " steps"] | None
     ) -> SACState:
         """A gradient step and a Polyak step of the targets per batch."""
-        optimiser = self._optimiser(self.config.critic_lr)
+        config, optimiser = self.config, self._weights_optimiser(self.config.critic_lr)
 
         def step(carry: tuple[Any, ...], batch: CriticRows, tau: Array) -> tuple[Any, ...]:
             critic, target, memory, _ = carry
-            (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(critic, target, batch)
-            critic, memory = _descend(optimiser, gradient, memory, critic)
+            gradient_of = jax.value_and_grad(critic_loss, has_aux=True)
+            (loss, q), gradient = gradient_of(critic, target, batch, config.critics)
+            critic, memory = self._learn(optimiser, gradient, memory, critic)
             return critic, polyak(target, critic, tau), memory, (loss, jnp.mean(q))
 
         def body(carry: tuple[Any, ...], x: tuple[CriticRows, Array, Array | None]) -> tuple[tuple[Any, ...], None]:
@@ -273,23 +329,32 @@ class SAC(AbstractController):
     def _policy_step(self, state: SACState, mdp: ImaginedMDP, obs: Float[Array, "batch obs"], draws: Draws) -> SACState:
         """One step of the actor, of its slow copy, of α and of λ."""
         config, raw_bonus = self.config, _raw_bonus(mdp)
-        slow_raw = None
+        slow_raw, some = None, obs[: config.bonus_rows]
         if raw_bonus is not None:
-            slow_raw = raw_bonus(obs, sample_actions(state.target_actor, obs, draws.target_action)[0])
+            noise = draws.target_action[: config.bonus_rows]
+            slow_raw = raw_bonus(some, sample_actions(state.policy(state.target_actor), some, noise)[0])
 
-        def loss_of(actor: MLP) -> tuple[Array, tuple[Array, BonusStatistics, Array]]:
-            action, log_prob = sample_actions(actor, obs, draws.action)
-            q = twin_q(state.critic, obs, action)
+        def loss_of(actor: Body) -> tuple[Array, tuple[Array, BonusStatistics, Array]]:
+            policy = state.policy(actor)
+            action, log_prob = sample_actions(policy, obs, draws.action)
+            value = value_of(twin_q(state.critic, state.seen(obs), action), config.critics)
             bonus, statistics, raw = jnp.zeros_like(log_prob), state.statistics, jnp.zeros_like(log_prob)
             if raw_bonus is not None and slow_raw is not None:
-                raw = raw_bonus(obs, finite_gradient(action))
+                raw = raw_bonus(some, finite_gradient(action[: config.bonus_rows]))
                 statistics = statistics.add(jnp.concatenate([raw, slow_raw]))
                 if config.bonus_enters == "target":
                     bonus = self._weighted(state, mdp, statistics, raw)
-            return actor_loss(q, log_prob, bonus, _exp(state.log_temperature)), (log_prob, statistics, raw)
+                    bonus = bonus if config.bonus_rows is None else jnp.full_like(log_prob, jnp.mean(bonus))
+            if config.actor_expansion:
+                arguments = self._expansion(state, mdp, statistics, config.actor_expansion, draws, "actor_expansion")
+                end = expand(policy, mdp, obs, action, **arguments)
+                value = value_of(twin_q(state.critic, state.seen(end.obs), end.action), config.critics)
+                value = end.gathered + end.discount * value
+            return actor_loss(value, log_prob, bonus, _exp(state.log_temperature)), (log_prob, statistics, raw)
 
         (loss, (log_prob, statistics, raw)), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.actor)
-        actor, actor_memory = _descend(self._optimiser(config.actor_lr), gradient, state.actor_memory, state.actor)
+        optimiser = self._weights_optimiser(config.actor_lr)
+        actor, actor_memory = self._learn(optimiser, gradient, state.actor_memory, state.actor)
 
         entropy = -jnp.mean(log_prob)
         target_entropy = -config.target_entropy_factor * mdp.action_dim
@@ -338,7 +403,7 @@ class SAC(AbstractController):
         keys = jr.split(key, 4)
         critic = soft_reset(state.critic, self._critic(mdp, keys[0]), config.reset_mix)
         target_critic = soft_reset(state.target_critic, self._critic(mdp, keys[1]), config.reset_mix)
-        memory = self._optimiser(config.critic_lr).init(critic)
+        memory = self._weights_optimiser(config.critic_lr).init(critic)
         state = eqx.tree_at(
             lambda s: (s.critic, s.target_critic, s.critic_memory), state, (critic, target_critic, memory)
         )
@@ -346,32 +411,52 @@ class SAC(AbstractController):
             return state
         actor = soft_reset(state.actor, self._actor(mdp, keys[2]), config.reset_mix)
         target_actor = soft_reset(state.target_actor, self._actor(mdp, keys[3]), config.reset_mix)
-        memory = self._optimiser(config.actor_lr).init(actor)
+        memory = self._weights_optimiser(config.actor_lr).init(actor)
         where = lambda s: (s.actor, s.target_actor, s.actor_memory)  # noqa: E731
         reset: SACState = eqx.tree_at(where, state, (actor, target_actor, memory))
         return reset
 
-    def _actor(self, mdp: ImaginedMDP, key: Key[Array, ""]) -> MLP:
+    def _actor(self, mdp: ImaginedMDP, key: Key[Array, ""]) -> Body:
         """Two heads: the mean and the log-std."""
-        heads = (mdp.action_dim, mdp.action_dim)
-        return MLP(self.obs_dim, self.config.hidden, heads, output_gain=1.0, key=key)
+        config, heads = self.config, (mdp.action_dim, mdp.action_dim)
+        hidden = config.hidden if config.actor_hidden is None else config.actor_hidden
+        norm = config.first_norm
+        return make_body(config.actor, self.obs_dim, hidden, heads, output_gain=1.0, first_norm=norm, key=key)
 
-    def _critic(self, mdp: ImaginedMDP, key: Key[Array, ""]) -> MLP | BroNet:
-        """Two, stacked."""
-        inputs, hidden = self.obs_dim + mdp.action_dim, self.config.hidden
-        make = BroNet if self.config.critic == "bro" else MLP
-        return stacked(lambda *, key: make(inputs, hidden, 1, key=key), 2, key=key)
+    def _critic(self, mdp: ImaginedMDP, key: Key[Array, ""]) -> Body:
+        """All of them, stacked."""
+        config, inputs = self.config, self.obs_dim + mdp.action_dim
+
+        def make(*, key: Key[Array, ""]) -> Body:
+            return make_body(config.critic, inputs, config.hidden, 1, first_norm=config.first_norm, key=key)
+
+        return stacked(make, NUMBERS[config.critics], key=key)
 
     def _optimiser(self, learning_rate: float) -> optax.GradientTransformation:
-        adam = optax.adam(learning_rate)
+        """Of α and λ."""
+        return self._clipped(optax.adam(learning_rate))
+
+    def _weights_optimiser(self, learning_rate: float) -> optax.GradientTransformation:
+        """Of networks; without decay this is Adam, which saves a pass over memory."""
+        decay = self.config.weight_decay
+        return self._clipped(optax.adamw(learning_rate, weight_decay=decay) if decay else optax.adam(learning_rate))
+
+    def _clipped(self, optimiser: optax.GradientTransformation) -> optax.GradientTransformation:
         clip = self.config.gradient_clip
-        return adam if clip is None else optax.chain(optax.clip_by_global_norm(clip), adam)
+        return optimiser if clip is None else optax.chain(optax.clip_by_global_norm(clip), optimiser)
+
+    def _learn(
+        self, optimiser: optax.GradientTransformation, gradient: Body, memory: Any, network: Body
+    ) -> tuple[Body, Any]:
+        """One step of a network."""
+        stepped, memory = _descend(optimiser, gradient, memory, network)
+        return keep_norms(network, stepped) if self.config.project_weights else stepped, memory
 
 
 def _descend(optimiser: optax.GradientTransformation, gradient: Any, memory: Any, parameters: Any) -> tuple[Any, Any]:
     """The parameters after one step, and the optimiser's new memory."""
     with jax.numpy_dtype_promotion("standard"):  # optax relies on implicit promotion
-        update, memory = optimiser.update(gradient, memory)
+        update, memory = optimiser.update(gradient, memory, parameters)
         return optax.apply_updates(parameters, update), memory
 
 

@@ -28,6 +28,9 @@ Actor = Callable[[Float[Array, " obs"]], Float[Array, " heads"]]
 """A network from an observation to the mean and the log-std of the policy's Gaussian, side by side."""
 
 BonusScale = Literal["z-score", "scale", "none"]
+Critics = Literal["two-min", "two-mean", "one"]
+NUMBERS: dict[Critics, int] = {"two-min": 2, "two-mean": 2, "one": 1}
+"""How many critics there are."""
 
 
 def gaussian(actor: Actor, obs: Float[Array, " obs"]) -> tuple[Float[Array, " plan"], Float[Array, " plan"]]:
@@ -62,6 +65,16 @@ def twin_q(
     return q
 
 
+def value_of(q: Float[Array, "critics batch"], critics: Critics) -> Float[Array, " batch"]:
+    """The value that all critics together stand for."""
+    if critics == "two-mean":
+        return jnp.mean(q, axis=0)
+    # Pairwise: the gradient of jnp.min compares every q with the least one, and XLA may have recomputed q with other
+    # rounding, so that none is equal and the gradient is 0/0.
+    least: Array = functools.reduce(jnp.minimum, q)
+    return least
+
+
 class CriticRows(eqx.Module):
     """A batch as the critics see it: all that does not change while the policy stands still is computed already."""
 
@@ -72,34 +85,34 @@ class CriticRows(eqx.Module):
     next_obs: Float[Array, "*batch obs"]
     next_action: Float[Array, "*batch plan"]  # u' ~ π(·|x')
     next_soft: Float[Array, "*batch"]  # λ I(x', u') - α log π(u'|x')
+    weight: Float[Array, "*batch"] | None = None  # what a row counts; None: all the same
 
 
-def critic_target(target_critics: Any, rows: CriticRows) -> Float[Array, " batch"]:
+def critic_target(target_critics: Any, rows: CriticRows, critics: Critics = "two-min") -> Float[Array, " batch"]:
     """y = r + γ (min Q̄(x', u') + λ I(x', u') - α log π(u'|x')), without the bracket where the task ended."""
-    next_q = jnp.min(twin_q(target_critics, rows.next_obs, rows.next_action), axis=0)
+    q = twin_q(target_critics, rows.next_obs, rows.next_action)
+    next_q = jnp.mean(q, axis=0) if critics == "two-mean" else jnp.min(q, axis=0)
     return rows.reward + rows.bootstrap * (next_q + rows.next_soft)
 
 
 def critic_loss(
-    critics: Any, target_critics: Any, rows: CriticRows
+    critics: Any, target_critics: Any, rows: CriticRows, kind: Critics = "two-min"
 ) -> tuple[Float[Array, ""], Float[Array, "critics batch"]]:
-    """mean (Q₁ - y)² + (Q₂ - y)², and Q itself."""
-    target = jax.lax.stop_gradient(critic_target(target_critics, rows))
+    """mean w ((Q₁ - y)² + (Q₂ - y)²), and Q itself."""
+    target = jax.lax.stop_gradient(critic_target(target_critics, rows, kind))
     q = twin_q(critics, rows.obs, rows.action)
-    return jnp.mean(jnp.sum((q - target[None]) ** 2, axis=0)), q
+    errors = jnp.sum((q - target[None]) ** 2, axis=0)
+    return jnp.mean(errors if rows.weight is None else rows.weight * errors), q
 
 
 def actor_loss(
-    q: Float[Array, "critics batch"],
+    value: Float[Array, " batch"],
     log_prob: Float[Array, " batch"],
     bonus: Float[Array, " batch"],
     temperature: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """-mean (min Q(x, u) - α log π(u|x) + λ I(x, u)); `bonus` has λ in it."""
-    # Pairwise: the gradient of jnp.min compares every q with the least one, and XLA may have recomputed q with other
-    # rounding, so that none is equal and the gradient is 0/0.
-    least = functools.reduce(jnp.minimum, q)
-    return -jnp.mean(least - temperature * log_prob + bonus)
+    """-mean (Q(x, u) - α log π(u|x) + λ I(x, u)); Q is that of all critics (`value_of`), `bonus` has λ in it."""
+    return -jnp.mean(value - temperature * log_prob + bonus)
 
 
 def bounded_log(log_weight: Float[Array, ""]) -> Float[Array, ""]:

@@ -19,8 +19,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.config.check import Configuration
 from sombrl.dynamics.base import AbstractDrawable, AbstractLearner, AbstractResampled, AbstractVectorDynamics
-from sombrl.dynamics.normaliser import RunningNormaliser
 from sombrl.networks.mlp import MLP, soft_reset, stacked
+from sombrl.networks.normaliser import RunningNormaliser
 from sombrl.numerics import safe_sqrt
 from sombrl.records import AbstractTask, Prediction, SombrlError, Transition
 from sombrl.replay import Replay

@@ -105,6 +105,11 @@ class _Graph:
         size = self("Sqrt", self("Add", mean, self.constant(NORM_EPS)))
         return self("Mul", self("Div", x, size), self.array(f"{name}/scale"))
 
+    def layer_norm(self, name: str, x: str, eps: float) -> str:
+        """(x - mean(x))/std(x) · scale + shift, over the last axis."""
+        scale, shift = self.array(f"{name}/scale"), self.array(f"{name}/shift")
+        return self("LayerNormalization", x, scale, shift, axis=-1, epsilon=eps)
+
     def dense(self, name: str, x: str) -> str:
         """silu(rms_norm(x W + b))."""
         return self.silu(self.norm(f"{name}/norm", self.linear(f"{name}/linear", x)))
@@ -122,10 +127,23 @@ class _Graph:
 
 
 def _mlp(graph: _Graph, info: dict[str, Any]) -> None:
-    layers = info["network"]["layers"]
-    x = graph.input("observation", np.float32, ("batch", layers[0]["shape"][0]))
+    network = info["network"]
+    layers, before = network["layers"], []
+    first = next(layer for layer in layers if layer["kind"] == "linear")
+    x = graph.input("observation", np.float32, ("batch", first["shape"][0]))
     for layer in layers:
-        x = graph.linear(layer["name"], x)
+        kind, name = layer["kind"], layer["name"]
+        if kind == "linear":
+            x = graph.linear(name, x)
+        elif kind == "normalise":
+            x = graph("Div", graph("Sub", x, graph.array(f"{name}/mean")), graph.array(f"{name}/std"))
+            x = graph("Max", graph("Min", x, graph.constant(network["limit"])), graph.constant(-network["limit"]))
+        elif kind == "layer-norm":
+            x = graph.layer_norm(name, x, network["norm_eps"])
+        elif kind == "remember":
+            before.append(x)
+        elif kind == "add":
+            x = graph("Add", x, before.pop())
         if layer["activation"] == "relu":
             x = graph("Relu", x)
         elif layer["activation"] == "silu":

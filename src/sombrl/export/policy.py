@@ -104,8 +104,14 @@ class Policy(abc.ABC):
 class MLPPolicy(Policy):
     """The actor of SAC, MaxInfoSAC, MBPO and SimFSVGD: u = tanh(first half of the last layer).
 
-    x ← activation(x W + b) for every layer but the last, with the observation as it is: nothing is normalised. The
-    second half of the last layer, the policy's log-std, was for exploring and is not used.
+    policy.json lists the layers, in whose order x, at first the observation, changes; `activation` comes after each.
+
+    - linear: x W + b;
+    - normalise: clip((x - mean)/std, ± limit), of observations;
+    - layer-norm: (x - mean(x))/sqrt(var(x) + norm_eps) · scale + shift;
+    - remember, add: a residual block begins, and ends by adding what x was then.
+
+    The second half of the last layer, the policy's log-std, was for exploring and is not used.
 
     A car with delayed actions observes its pending ones too. Give either the whole observation, or the measured numbers
     alone: then `state` keeps the actions, from zeros at the start of an episode.
@@ -128,10 +134,25 @@ class MLPPolicy(Policy):
         return np.concatenate([part.reshape(-1) for part in self._parts(observation).values()])
 
     def _unit(self, x: np.ndarray) -> np.ndarray:
-        layers = self.info["network"]["layers"]
-        for layer in layers:
-            x = x @ self.arrays[layer["weight"]] + self.arrays[layer["bias"]]
-            if layer["activation"] != "tanh-mean":
+        network, before = self.info["network"], []
+        for layer in network["layers"]:
+            kind = layer["kind"]
+            if kind == "linear":
+                x = x @ self.arrays[layer["weight"]] + self.arrays[layer["bias"]]
+            elif kind == "normalise":
+                limit = np.float32(network["limit"])
+                x = np.clip((x - self.arrays[layer["mean"]]) / self.arrays[layer["std"]], -limit, limit)
+            elif kind == "layer-norm":
+                centred = x - np.mean(x)
+                size = np.sqrt(np.mean(centred**2) + np.float32(network["norm_eps"]))
+                x = centred / size * self.arrays[layer["scale"]] + self.arrays[layer["shift"]]
+            elif kind == "remember":
+                before.append(x)
+            elif kind == "add":
+                x = x + before.pop()
+            else:
+                raise ValueError(f"a layer of kind {kind!r} is not known to this policy.py.")
+            if layer["activation"] in ACTIVATIONS:
                 x = ACTIVATIONS[layer["activation"]](x)
         mean: np.ndarray = np.tanh(x[: len(x) // 2])
         return mean

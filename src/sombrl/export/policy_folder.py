@@ -28,13 +28,15 @@ from sombrl.envs.layout import Part
 from sombrl.envs.rc_car import RCCar
 from sombrl.envs.trust import NO_WORD, Word
 from sombrl.export import policy as deployed
-from sombrl.hardware.policy import Actor
+from sombrl.networks.mlp import LAYER_NORM_EPS
+from sombrl.networks.normaliser import Normalised
+from sombrl.networks.steps import steps_of
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage.files import check_new, new_folder, write_synced
 from sombrl.storage.provenance import versions
 from sombrl.training.parts import PartsTrainer
 
-FORMAT = 2
+FORMAT = 3
 EXAMPLES = 8
 TOLERANCE = 1e-5
 """Of a recorded action, in half ranges: float32 sums in another order differ by about 1e-6."""
@@ -132,24 +134,26 @@ def _mlp(agent: Agent, row: int) -> Exported:
     network, replay = jax.tree.map(lambda leaf: leaf[row], (network, trainer.state.replay))
     if int(replay.count) == 0:
         raise _untrained()
-    actor = Actor.of(network)
     chosen = np.linspace(0, int(replay.count) - 1, EXAMPLES).round().astype(int)
     obs = np.asarray(replay.data.obs)[chosen]
     unit = np.asarray(jnp.tanh(jax.vmap(lambda x: gaussian(network, x)[0])(jnp.asarray(obs))))
     layers: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
-    for i, (weight, bias) in enumerate(zip(actor.weights, actor.biases, strict=True)):
-        names = {"weight": f"layer_{i}/weight", "bias": f"layer_{i}/bias"}
-        arrays |= {names["weight"]: weight, names["bias"]: bias}
+    steps = steps_of(network)
+    for i, step in enumerate(steps):
+        names = {name: f"layer_{i}/{name}" for name in step.arrays}
+        arrays |= {names[name]: array for name, array in step.arrays.items()}
+        layer: dict[str, Any] = {"name": f"layer_{i}", "kind": step.kind, **names}
+        if step.kind == "linear":
+            layer["shape"] = list(step.arrays["weight"].shape)
         # The last layer has two heads, the mean and the log-std: "tanh-mean" is tanh of the first half.
-        activation = "tanh-mean" if i == len(actor.weights) - 1 else actor.activation
-        layers.append({"name": f"layer_{i}", **names, "shape": list(weight.shape), "activation": activation})
+        layers.append(layer | {"activation": "tanh-mean" if i == len(steps) - 1 else step.activation})
     stack = _stack(agent.envs)
     info = {
         "kind": "mlp",
         "decisions": int(replay.added),
         "observation": {"parts": _parts(agent.envs.spec.obs_layout.parts, {"vector": "none"}), "stack": stack},
-        "network": {"layers": layers},
+        "network": {"layers": layers, "limit": Normalised.LIMIT, "norm_eps": LAYER_NORM_EPS},
         "examples": {
             "tolerance": TOLERANCE,
             "observations": obs.tolist(),

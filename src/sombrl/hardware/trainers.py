@@ -56,7 +56,7 @@ def train_random(
     rng = np.random.default_rng([seed, number])
     shapes = [(OBS_DIM, width), (width, 2 * ACTION_DIM)]
     weights = tuple((rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32) for shape in shapes)
-    return Actor(weights, tuple(np.zeros(shape[1], np.float32) for shape in shapes)), {}
+    return Actor.mlp(weights, tuple(np.zeros(shape[1], np.float32) for shape in shapes)), {}
 
 
 def check_random(config: CampaignConfig) -> None:

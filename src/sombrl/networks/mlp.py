@@ -44,7 +44,7 @@ def orthogonal(gaussian: Float[Array, "row column"]) -> Float[Array, "row column
     return matrix
 
 
-def _gaussians(shapes: Sequence[tuple[int, int]], *, key: Key[Array, ""]) -> list[Float[Array, "_ _"]]:
+def gaussians_of(shapes: Sequence[tuple[int, int]], *, key: Key[Array, ""]) -> list[Float[Array, "_ _"]]:
     """Matrices of independent Gaussians. One draw for all: each draw would take a tenth of a second to compile."""
     sizes = [rows * columns for rows, columns in shapes]
     numbers = jr.normal(key, (sum(sizes),), jnp.float32)
@@ -68,42 +68,6 @@ class Linear(eqx.Module):
         return x @ self.weight + self.bias
 
 
-class MLP(eqx.Module):
-    """Linear layers with an activation after each but the last.
-
-    `outputs` may be several sizes: heads side by side in one vector, each with its own initialisation.
-    """
-
-    layers: tuple[Linear, ...]
-    activation: ActivationName = eqx.field(static=True)
-
-    def __init__(
-        self,
-        inputs: int,
-        hidden: Sequence[int],
-        outputs: int | Sequence[int],
-        *,
-        activation: ActivationName = "relu",
-        gain: float = math.sqrt(2),
-        output_gain: float | None = None,
-        key: Key[Array, ""],
-    ):
-        """`gain` is that of every layer; the last one may have another, `output_gain`."""
-        sizes = [inputs, *hidden]
-        shapes = [*itertools.pairwise(sizes), *((sizes[-1], head) for head in _heads(outputs))]
-        gaussians = _gaussians(shapes, key=key)
-        body = [Linear(gain, gaussian) for gaussian in gaussians[: len(hidden)]]
-        last = Linear(gain if output_gain is None else output_gain, *gaussians[len(hidden) :])
-        self.layers = (*body, last)
-        self.activation = activation
-
-    def __call__(self, x: Float[Array, " input"]) -> Float[Array, " output"]:
-        """The network's value."""
-        for layer in self.layers[:-1]:
-            x = ACTIVATIONS[self.activation](layer(x))
-        return self.layers[-1](x)
-
-
 class LayerNorm(eqx.Module):
     """Mean 0 and variance 1 over the features of one vector, then a learned scale and shift."""
 
@@ -120,6 +84,48 @@ class LayerNorm(eqx.Module):
         return centred * jax.lax.rsqrt(jnp.mean(centred**2) + LAYER_NORM_EPS) * self.scale + self.shift
 
 
+class MLP(eqx.Module):
+    """Linear layers with an activation after each but the last.
+
+    `outputs` may be several sizes: heads side by side in one vector, each with its own initialisation.
+    """
+
+    norm: LayerNorm | None  # after the first layer, before its activation
+    layers: tuple[Linear, ...]
+    activation: ActivationName = eqx.field(static=True)
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: Sequence[int],
+        outputs: int | Sequence[int],
+        *,
+        activation: ActivationName = "relu",
+        gain: float = math.sqrt(2),
+        output_gain: float | None = None,
+        first_norm: bool = False,
+        key: Key[Array, ""],
+    ):
+        """`gain` is that of every layer; the last one may have another, `output_gain`."""
+        sizes = [inputs, *hidden]
+        shapes = [*itertools.pairwise(sizes), *((sizes[-1], head) for head in heads_of(outputs))]
+        gaussians = gaussians_of(shapes, key=key)
+        body = [Linear(gain, gaussian) for gaussian in gaussians[: len(hidden)]]
+        last = Linear(gain if output_gain is None else output_gain, *gaussians[len(hidden) :])
+        self.norm = LayerNorm(hidden[0]) if first_norm else None
+        self.layers = (*body, last)
+        self.activation = activation
+
+    def __call__(self, x: Float[Array, " input"]) -> Float[Array, " output"]:
+        """The network's value."""
+        for i, layer in enumerate(self.layers[:-1]):
+            x = layer(x)
+            if i == 0 and self.norm is not None:
+                x = self.norm(x)
+            x = ACTIVATIONS[self.activation](x)
+        return self.layers[-1](x)
+
+
 class ResidualBlock(eqx.Module):
     """x ↦ x + W₂ relu(W₁ norm(x) + b₁) + b₂."""
 
@@ -127,7 +133,7 @@ class ResidualBlock(eqx.Module):
     first: Linear
     second: Linear
 
-    def __init__(self, gain: float, first: Float[Array, "feature feature"], second: Float[Array, "feature feature"]):
+    def __init__(self, gain: float, first: Float[Array, "feature inside"], second: Float[Array, "inside feature"]):
         """W₁ and W₂ from matrices of Gaussians."""
         self.norm = LayerNorm(first.shape[0])
         self.first, self.second = Linear(gain, first), Linear(gain, second)
@@ -141,10 +147,12 @@ class BroNet(eqx.Module):
     """A critic that stays stable under many updates per decision (Nauman et al., 2024): residual blocks with LayerNorm.
 
     One layer, then a block for every further entry of `hidden`, then a linear output; nothing is normalised after the
-    blocks, nor after the first layer (as in the authors' MBPO code).
+    blocks, nor after the first layer (as in the authors' MBPO code) unless `first_norm` says so. `PublishedBroNet` has
+    the layers of the publication.
     """
 
     first: Linear
+    norm: LayerNorm | None  # after the first layer, before its activation
     blocks: tuple[ResidualBlock, ...]
     last: Linear
 
@@ -155,26 +163,37 @@ class BroNet(eqx.Module):
         outputs: int | Sequence[int],
         *,
         gain: float = math.sqrt(2),
+        output_gain: float | None = None,
+        first_norm: bool = False,
         key: Key[Array, ""],
     ):
-        if not hidden or len(set(hidden)) > 1:
-            raise SombrlError(f"BroNet adds its layers up, so all need the same width, not {tuple(hidden)}.")
-        width, inside = hidden[0], 2 * len(hidden) - 1
-        heads = [(width, head) for head in _heads(outputs)]
-        gaussians = _gaussians([(inputs, width), *[(width, width)] * (inside - 1), *heads], key=key)
+        """`gain` is that of every layer; the last one may have another, `output_gain`."""
+        width, inside = one_width("BroNet", hidden), 2 * len(hidden) - 1
+        heads = [(width, head) for head in heads_of(outputs)]
+        gaussians = gaussians_of([(inputs, width), *[(width, width)] * (inside - 1), *heads], key=key)
         self.first = Linear(gain, gaussians[0])
+        self.norm = LayerNorm(width) if first_norm else None
         self.blocks = tuple(ResidualBlock(gain, *gaussians[i : i + 2]) for i in range(1, inside, 2))
-        self.last = Linear(gain, *gaussians[inside:])
+        self.last = Linear(gain if output_gain is None else output_gain, *gaussians[inside:])
 
     def __call__(self, x: Float[Array, " input"]) -> Float[Array, " output"]:
         """The network's value."""
-        x = jax.nn.relu(self.first(x))
+        x = self.first(x)
+        x = jax.nn.relu(x if self.norm is None else self.norm(x))
         for block in self.blocks:
             x = block(x)
         return self.last(x)
 
 
-def _heads(outputs: int | Sequence[int]) -> Sequence[int]:
+def one_width(name: str, hidden: Sequence[int]) -> int:
+    """The width of a residual network."""
+    if not hidden or len(set(hidden)) > 1:
+        raise SombrlError(f"{name} adds its layers up, so all need the same width, not {tuple(hidden)}.")
+    return hidden[0]
+
+
+def heads_of(outputs: int | Sequence[int]) -> Sequence[int]:
+    """The sizes of the heads."""
     return [outputs] if isinstance(outputs, int) else outputs
 
 

@@ -1,10 +1,12 @@
-"""The running mean and standard deviation of data that come batch by batch."""
+"""The running mean and standard deviation of data that come batch by batch, and networks that see data through them."""
 
 from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from sombrl.networks.residual import Body
 
 
 class RunningNormaliser(eqx.Module):
@@ -50,3 +52,21 @@ class RunningNormaliser(eqx.Module):
     def denormalise(self, x: Float[Array, " column"]) -> Float[Array, " column"]:
         """Back to physical units."""
         return self.mean + self.std * x
+
+
+class Normalised(eqx.Module):
+    """A network that sees its input in units of its spread, within ± `LIMIT` of them."""
+
+    LIMIT: ClassVar[float] = 10.0  # a column that never moved in training may move by any number of its stds later
+
+    normaliser: RunningNormaliser
+    network: Body
+
+    def __call__(self, x: Float[Array, " column"]) -> Float[Array, " output"]:
+        """The network's value."""
+        return self.network(within_limit(self.normaliser, x))
+
+
+def within_limit(normaliser: RunningNormaliser, x: Float[Array, " column"]) -> Float[Array, " column"]:
+    """What a `Normalised` network sees."""
+    return jnp.clip(normaliser.normalise(x), -Normalised.LIMIT, Normalised.LIMIT)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sombrl.dynamics.normaliser import RunningNormaliser
+from sombrl.networks.normaliser import RunningNormaliser
 
 
 def shown(batches):
