@@ -155,15 +155,7 @@ class ICEM(AbstractController):
         """Search, and take the first action of the plan that was found."""
         config = self.config
         noise_key, particle_key = jr.split(key)
-        search = _Search(
-            mean=state.plan,
-            variance=jnp.full_like(state.plan, config.init_std**2),
-            elites=state.elites,
-            valid=state.valid,
-            best=state.plan,  # if every candidate is NaN, the old plan is kept: it is finite
-            best_score=jnp.full((), -jnp.inf, jnp.float32),
-            num_nan=jnp.zeros((), jnp.int32),
-        )
+        search = self._begin(state)
         if config.population_decay == 1:
 
             def body(i: Any, search: _Search) -> _Search:
@@ -182,6 +174,35 @@ class ICEM(AbstractController):
             valid=search.valid if config.shift_elites else jnp.zeros_like(search.valid),
             num_nan=search.num_nan,
             planned_return=search.best_score,
+        )
+
+    def progress(
+        self, state: ICEMState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
+    ) -> Float[Array, " iterations"]:
+        """The best return after each iteration of the search that `act` makes with the same key: what more would buy."""
+        if self.config.population_decay != 1:
+            raise SombrlError("the progress of a search is for constant populations: use population_decay=1.")
+        noise_key, particle_key = jr.split(key)
+
+        def body(search: _Search, i: Int[Array, ""]) -> tuple[_Search, Float[Array, ""]]:
+            key = jr.fold_in(noise_key, i)
+            search = self._iterate(search, mdp, belief, self.config.num_samples, key, particle_key)
+            return search, search.best_score
+
+        iterations = jnp.arange(self.config.iterations, dtype=jnp.int32)
+        _, best = jax.lax.scan(body, self._begin(state), iterations)
+        return best
+
+    def _begin(self, state: ICEMState) -> _Search:
+        """The search before its first iteration: around the warm start, and nothing scored."""
+        return _Search(
+            mean=state.plan,
+            variance=jnp.full_like(state.plan, self.config.init_std**2),
+            elites=state.elites,
+            valid=state.valid,
+            best=state.plan,  # if every candidate is NaN, the old plan is kept: it is finite
+            best_score=jnp.full((), -jnp.inf, jnp.float32),
+            num_nan=jnp.zeros((), jnp.int32),
         )
 
     def _iterate(
