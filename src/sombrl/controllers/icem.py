@@ -179,7 +179,7 @@ class ICEM(AbstractController):
     def progress(
         self, state: ICEMState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
     ) -> Float[Array, " iterations"]:
-        """The best return after each iteration of the search that `act` makes with the same key: what more would buy."""
+        """The best return after each iteration of the search that `act` makes with the same key."""
         if self.config.population_decay != 1:
             raise SombrlError("the progress of a search is for constant populations: use population_decay=1.")
         noise_key, particle_key = jr.split(key)

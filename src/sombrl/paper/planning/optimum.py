@@ -13,7 +13,7 @@ from sombrl.controllers.noise import coloured_noise
 from sombrl.controllers.rollout import imagined_return
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.exploration.propagation import Hallucinated
-from sombrl.paper.planning.systems import SIGMA, SLOPE, Chain, Masses
+from sombrl.paper.planning.systems import SLOPE, Chain, Masses
 from sombrl.records import SombrlError
 
 SMOOTH = 2.0  # the exponent of the starts' noise: from white, most would be the same plan to a slow system
@@ -64,7 +64,7 @@ def linear_bound(
         if not isinstance(mdp.propagation, Hallucinated):
             slope = jax.grad(lambda u: imagined_return(mdp, start, u, key=key))(u)
             return float(jnp.sum(jnp.abs(slope)) - jnp.sum(slope * u))
-        width = mdp.propagation.beta * SIGMA
+        width = mdp.propagation.beta * chain.sigma
 
         def value(u: Array, moves: Array) -> Array:
             def step(state: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -17,13 +17,14 @@ from sombrl.exploration.base import Exploration, ImaginedMDP
 from sombrl.records import AbstractTask, Prediction, SombrlError
 
 SIGMA = 0.1
-"""The scale of σ. An optimistic planner is moved by β σ = 0.2 a decision, or paid λ σ = 1 for one coordinate."""
+"""s, the scale of σ: H-UCRL moves a coordinate by up to β s = 0.2 a decision, and SOMBRL is paid λ s = 1 for one."""
 
 
 class Chain(AbstractVectorDynamics):
     """The links of a chain, one beside the other."""
 
     start: eqx.AbstractVar[Float[Array, " state"]]
+    sigma: eqx.AbstractVar[Float[Array, ""]]  # s
     motors: eqx.AbstractVar[int]
 
     @property
@@ -52,8 +53,9 @@ class ChainTask(AbstractTask):
 STIFFNESS, FRICTION, STEP = 1.0, 0.1, 0.2  # 1/s², 1/s, s
 ACTION_COST = 0.1
 SLOPE = 0.3
-"""How much more or less certain the model is under full force. With these numbers the objective of SOMBRL is concave:
-the Hessian of λ‖σ‖ is at most λ DᵀD/‖σ‖ = λ 2 (SLOPE SIGMA)²/‖σ‖ in each motor, and 2 ACTION_COST is more than that."""
+"""How much more or less certain the model is under full force. Small, so that the objective of SOMBRL is concave: the
+Hessian of λ‖σ‖ is at most λ DᵀD/‖σ‖ = 2 λ (SLOPE s)²/‖σ‖ for each motor, which must not exceed 2 ACTION_COST. With
+λ = 10 it is 0.18 at most for s = 0.1, and so it is for s = 0.2 where there are eight coordinates."""
 
 
 class Masses(Chain):
@@ -67,9 +69,10 @@ class Masses(Chain):
     A: Float[Array, "state state"]
     B: Float[Array, "state action"]
     driven: Float[Array, "state action"]  # 1 where the motor drives the coordinate's own mass
+    sigma: Float[Array, ""]
     motors: int = eqx.field(static=True)
 
-    def __init__(self, state_dim: int, motors: int, seed: int):
+    def __init__(self, state_dim: int, motors: int, *, seed: int, sigma: float = SIGMA):
         links = _links(state_dim, motors)
         random = np.random.default_rng(seed)
         springs = STIFFNESS * (np.eye(links, k=1) + np.eye(links, k=-1) - 2 * np.eye(links))
@@ -84,7 +87,7 @@ class Masses(Chain):
         self.start = _f32(np.concatenate([positions, np.zeros(links)]))
         self.A, self.B = _f32(step[:state_dim, :state_dim]), _f32(step[:state_dim, state_dim:])
         self.driven = _f32(np.concatenate([force, force]))
-        self.motors = motors
+        self.sigma, self.motors = jnp.asarray(sigma, jnp.float32), motors
 
     @property
     def task(self) -> "KeepStill":
@@ -94,7 +97,7 @@ class Masses(Chain):
     def predict(self, state: Float[Array, " state"], action: Float[Array, " action"]) -> Prediction:
         """A x + B u."""
         mean = self.A @ state + self.B @ action
-        return _prediction(mean, SIGMA * (1.0 + SLOPE * (self.driven @ action)))
+        return _prediction(mean, self.sigma * (1.0 + SLOPE * (self.driven @ action)))
 
 
 class KeepStill(ChainTask):
@@ -110,7 +113,7 @@ class KeepStill(ChainTask):
 # Nonlinear
 
 GRAVITY, TORQUE, COUPLING, DAMPING, TICK = 5.0, 6.0, 1.0, 0.1, 0.1
-KNOWN = 0.2  # σ where there were data, in SIGMA; elsewhere it is 1
+KNOWN = 0.2  # σ where there were data, in units of s; far away it is 1
 
 
 class Pendulums(Chain):
@@ -121,14 +124,15 @@ class Pendulums(Chain):
     """
 
     start: Float[Array, " state"]
+    sigma: Float[Array, ""]
     motors: int = eqx.field(static=True)
 
-    def __init__(self, state_dim: int, motors: int, seed: int):
+    def __init__(self, state_dim: int, motors: int, *, seed: int, sigma: float = SIGMA):
         links = _links(state_dim, motors)
         random = np.random.default_rng(seed)
         angles = np.pi + random.uniform(-0.5, 0.5, links)
         self.start = _f32(np.concatenate([angles, np.zeros(links)]))
-        self.motors = motors
+        self.sigma, self.motors = jnp.asarray(sigma, jnp.float32), motors
 
     @property
     def task(self) -> "StandUp":
@@ -146,7 +150,7 @@ class Pendulums(Chain):
         angle = angle + TICK * speed
         away, speed_away = jnp.split(state - self.start, 2)
         near = jnp.exp(-0.5 * (away**2 + (0.5 * speed_away) ** 2))
-        sigma = SIGMA * jnp.sqrt(1.0 - (1.0 - KNOWN**2) * near)
+        sigma = self.sigma * jnp.sqrt(1.0 - (1.0 - KNOWN**2) * near)
         return _prediction(jnp.concatenate([angle, speed]), jnp.concatenate([sigma, sigma]))
 
 

@@ -1,0 +1,328 @@
+"""planning-cost: what an equally good plan costs SOMBRL and H-UCRL as the state grows (sections 3 and 5 of the paper).
+
+The paper calls H-UCRL expensive because it plans over hallucinated controls too: u + d numbers per decision instead of
+u. Seconds per plan of one size (gp-compute-cost) do not show that: by themselves the additional controls cost little.
+Here one decision is planned with more and more samples until the plan is good: until it has 90 and 95 % of what the
+best plan has over doing nothing, each method by its own objective (r + λ‖σ‖ with λ = 10, or r under the most favourable
+dynamics within β = 2).
+
+The optimum is known. For masses between springs both objectives are concave, and `planning.linear_bound` says how much
+the plan that was found can miss at most (`plan/gap`). For pendulums it is the best of many gradient ascents in float64
+(`plan/agreeing`: the share of them that end within 1 % of it).
+
+iCEM has its published numbers (horizon 20, its noise, kept elites, a tenth of the samples as elites), but the
+population is tried in doublings, and every method has the one that needs the fewest samples (median over seeds). A
+search that has not reached the mark within `most` samples has not. The planner is not warm-started, and the models are
+formulas: with a GP every sample takes longer, about equally for both. Seconds depend on the machine.
+
+In the CSV `decisions` is d and `env_frames` the population.
+"""
+
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.random as jr
+import numpy as np
+
+from sombrl.controllers.icem import ICEM, PRESETS
+from sombrl.exploration.base import Exploration
+from sombrl.exploration.strategies import hucrl, optimistic
+from sombrl.exploration.weight import Constant
+from sombrl.paper.experiments.base import Cell, Experiment, FunctionCell, recorded_as
+from sombrl.paper.experiments.figures import LOOKS, finish, new_figure, require, select
+from sombrl.paper.planning import SIGMA, SYSTEMS, Masses, ascend, imagined, linear_bound
+from sombrl.storage.results import Row
+
+BONUS_WEIGHT, BETA = 10.0, 2.0  # λ and β of the GP experiments
+PUBLISHED = PRESETS["pendulum"]
+HORIZON = PUBLISHED.horizon
+MARKS = (90, 95)  # % of the optimum
+MOTORS = {"each": "a motor per link", "one": "one motor"}
+METHODS = ("optimistic", "hucrl")
+DIMS = {"smoke": (2,), "small": (2, 4, 8, 12, 20), "paper": (2, 4, 8, 12, 20)}
+SIGMAS = (0.02, 0.05, 0.2)  # besides the usual 0.1
+SIGMA_DIM = {"smoke": 2, "small": 8, "paper": 8}  # of the cells with other σ
+EFFORT: dict[str, dict[str, Any]] = {
+    "smoke": {"seeds": 2, "populations": [40, 160], "most": 4000, "iterations": 30, "starts": 2, "steps": 200},
+    "small": {
+        **{"seeds": 5, "populations": [30, 60, 125, 250, 500, 1000, 2000], "most": 120_000, "iterations": 100},
+        **{"starts": 32, "steps": 2000},
+    },
+    "paper": {
+        **{"seeds": 10, "populations": [30, 60, 125, 250, 500, 1000, 2000, 4000, 8000], "most": 960_000},
+        **{"iterations": 120, "starts": 256, "steps": 4000},
+    },
+}
+SAMPLES, SECONDS = "plan/samples_{}", "plan/seconds_{}"
+QUALITY, SIZE, GAP, AGREEING, VALUE = "plan/quality", "plan/size", "plan/gap", "plan/agreeing", "plan/optimum"
+TRIED = "tried/samples_{}"  # with every population, not the best alone
+ENOUGH = 2.0  # a population that needs so many times the samples of the best ends the doubling
+
+
+def strategy(method: str) -> Exploration:
+    """The exploration of a method."""
+    return hucrl(BETA) if method == "hucrl" else optimistic(Constant(BONUS_WEIGHT))
+
+
+@recorded_as("sombrl.experiments.planning_cost.measure")
+def measure(
+    system: str,
+    motors: str,
+    state_dim: int,
+    method: str,
+    sigma: float | None,
+    seeds: int,
+    populations: list[int],
+    most: int,
+    iterations: int,
+    starts: int,
+    steps: int,
+) -> list[dict[str, Any]]:
+    """Samples and seconds to each mark, for one method on one system; a seed is a start and the planner's noise."""
+    number = 1 if motors == "one" else state_dim // 2
+    given = {} if sigma is None else {"sigma": sigma}
+    chains = [SYSTEMS[system](state_dim, number, seed=seed, **given) for seed in range(seeds)]
+    problems = [imagined(chain, strategy(method)) for chain in chains]
+    rows: list[dict[str, Any]] = []
+
+    def add(metric: str, seed: int, value: float, population: int = 0) -> None:
+        where = {"method": method, "env": system if sigma is None else f"{system} sigma={sigma:g}"}
+        where |= {"setting": MOTORS[motors], "seed": seed, "metric": metric}
+        rows.append({**where, "env_frames": population, "decisions": state_dim, "value": float(value)})
+
+    optima = []
+    for seed, (chain, mdp) in enumerate(zip(chains, problems, strict=True)):
+        optimum = ascend(mdp, chain.start, HORIZON, starts=starts, steps=steps, key=jr.key(seed))
+        optima.append(optimum)
+        add(VALUE, seed, optimum.value)
+        add(SIZE, seed, HORIZON * mdp.action_dim)
+        add(AGREEING, seed, optimum.agreeing)
+        if isinstance(chain, Masses):
+            bound = linear_bound(chain, mdp, chain.start, optimum.plan)
+            add(GAP, seed, bound / (optimum.value - optimum.idle))
+
+    best: dict[int, tuple[float, int, float, list[float]]] = {}  # of each mark: median, population, s, samples
+    highest = np.zeros(seeds)
+    for population in populations:
+        length = max(1, min(iterations, most // population))
+        searches, seconds = _search(chains, problems, population, length)
+        quality = np.array([optimum.quality(found) for optimum, found in zip(optima, searches, strict=True)])
+        highest = np.maximum(highest, quality[:, -1])
+        medians = {}
+        for mark in MARKS:
+            found = [_first(curve, mark / 100) * population for curve in quality]
+            for seed, samples in enumerate(found):
+                if math.isfinite(samples):
+                    add(TRIED.format(mark), seed, samples, population)
+            medians[mark] = float(np.median(found))
+            reached = sum(map(math.isfinite, found))
+            known = best.get(mark)
+            if known is None or (medians[mark], -reached) < (known[0], -sum(map(math.isfinite, known[3]))):
+                best[mark] = medians[mark], population, seconds, found
+        print(f"  {population} samples: {', '.join(f'{m} % after {medians[m]:g}' for m in MARKS)}", flush=True)
+        if all(medians[mark] > ENOUGH * best[mark][0] for mark in MARKS):  # never where none was reached: ∞ > ∞
+            break
+    for mark, (_, population, seconds, found) in best.items():
+        for seed, samples in enumerate(found):
+            if math.isfinite(samples):
+                add(SAMPLES.format(mark), seed, samples, population)
+                add(SECONDS.format(mark), seed, samples * seconds, population)
+    for seed, value in enumerate(highest):
+        add(QUALITY, seed, value)
+    return rows
+
+
+def _search(chains: list[Any], problems: list[Any], population: int, iterations: int) -> tuple[list[np.ndarray], float]:
+    """The best return after each iteration, per seed, and the fewest seconds of a sample."""
+    elites = max(2, population // 10)
+    config = dataclasses.replace(PUBLISHED, num_samples=population, num_elites=elites, iterations=iterations)
+    planner = ICEM(config)
+    progress = eqx.filter_jit(planner.progress)
+    state = planner.init(problems[0], key=jr.key(0))
+    found, times = [], []
+    for seed, (chain, mdp) in enumerate(zip(chains, problems, strict=True)):
+        key = jr.key(1000 + seed)
+        if seed == 0:
+            progress(state, mdp, chain.start, key=jr.clone(key)).block_until_ready()  # compiles
+        start = time.perf_counter()
+        values = progress(state, mdp, chain.start, key=key).block_until_ready()
+        times.append(time.perf_counter() - start)
+        found.append(np.asarray(values, np.float64))
+    return found, min(times) / (population * iterations)
+
+
+def _first(quality: np.ndarray, mark: float) -> float:
+    """How many iterations it takes to reach the mark; ∞ if it is never reached."""
+    reached = np.flatnonzero(quality >= mark)
+    return float(reached[0] + 1) if len(reached) else math.inf
+
+
+def cells(scale: str) -> list[Cell]:
+    """One per system, motors, dimension and method; and a few with other σ."""
+    found: list[Cell] = []
+
+    def add(system: str, motors: str, state_dim: int, sigma: float | None = None) -> None:
+        for method in METHODS:
+            name = f"{system}/{motors}/d{state_dim}{'' if sigma is None else f'-sigma{sigma:g}'}/{method}"
+            where = {"system": system, "motors": motors, "state_dim": state_dim, "method": method, "sigma": sigma}
+            found.append(FunctionCell(name, measure, where | EFFORT[scale]))
+
+    for state_dim in DIMS[scale]:
+        for system in SYSTEMS:
+            for motors in MOTORS:
+                add(system, motors, state_dim)
+    for sigma in SIGMAS:
+        for system in SYSTEMS:
+            add(system, "each", SIGMA_DIM[scale], sigma)
+    return found
+
+
+def needed(rows: list[Row], metric: str, **where: Any) -> dict[int, list[float]]:
+    """Per dimension, what every seed needed; ∞ for one that did not get there."""
+    here = select(rows, **where)
+    found: dict[int, list[float]] = {}
+    for row in select(here, metric=QUALITY):  # every seed has one
+        values = [r.value for r in select(here, metric=metric, seed=row.seed, decisions=row.decisions)]
+        found.setdefault(row.decisions, []).append(values[0] if values else math.inf)
+    return found
+
+
+def draw(rows: list[Row]) -> Any:
+    """Samples above, seconds below, a column per system and number of motors."""
+    require(rows, SAMPLES.format(90))
+    columns = [(env, setting) for env in SYSTEMS for setting in MOTORS.values() if select(rows, env=env)]
+    figure = new_figure(3.6 * len(columns), 7.4)
+    grid = figure.subplots(2, len(columns), squeeze=False, sharex=True, sharey="row")
+    for column, (env, setting) in enumerate(columns):
+        for axes, metric in zip(grid[:, column], (SAMPLES, SECONDS), strict=True):
+            for method in METHODS:
+                for mark, dash in zip(MARKS, ("-", "--"), strict=True):
+                    found = needed(rows, metric.format(mark), env=env, setting=setting, method=method)
+                    _draw_needed(axes, found, f"{LOOKS[method].label}, {mark} %", LOOKS[method].color, dash)
+            axes.set(yscale="log")
+        grid[0, column].set_title(f"{env}, {setting}")
+        grid[1, column].set_xlabel("coordinates of the state, d")
+    grid[0, 0].set_ylabel("samples for 90 and 95 % of the optimum")
+    grid[1, 0].set_ylabel("seconds")
+    title = "What a good plan costs; × in less than half of the seeds reached"
+    finish(figure, title, rows, "band: from the least to the most")
+    return figure
+
+
+def draw_sigmas(rows: list[Row]) -> Any:
+    """Samples over the model's uncertainty."""
+    require(rows, SAMPLES.format(90))
+    figure = new_figure(3.8 * len(SYSTEMS), 4.4)
+    for axes, system in zip(figure.subplots(1, len(SYSTEMS), squeeze=False, sharey=True)[0], SYSTEMS, strict=True):
+        for method in METHODS:
+            for mark, dash in zip(MARKS, ("-", "--"), strict=True):
+                found = sigmas(rows, system, method, SAMPLES.format(mark))
+                _draw_needed(axes, found, f"{LOOKS[method].label}, {mark} %", LOOKS[method].color, dash)
+        axes.set(
+            xscale="log", yscale="log", title=f"{system}, d = {SIGMA_DIM}, {MOTORS['each']}", xlabel="s, scale of σ"
+        )
+        axes.set_ylabel("samples")
+    finish(
+        figure,
+        "The more uncertain the model, the more there is to hallucinate",
+        rows,
+        "band: from the least to the most",
+    )
+    return figure
+
+
+def sigmas(rows: list[Row], system: str, method: str, metric: str) -> dict[float, list[float]]:
+    """Per σ, what every seed needed, in the dimension that has been run with several."""
+    found = {}
+    dim = select(rows, env=f"{system} sigma={SIGMAS[0]:g}")[0].decisions
+    for sigma in sorted((*SIGMAS, SIGMA)):
+        env = system if sigma == SIGMA else f"{system} sigma={sigma:g}"
+        values = needed(rows, metric, env=env, setting=MOTORS["each"], method=method).get(dim)
+        if values:
+            found[sigma] = values
+    return found
+
+
+def _draw_needed(axes: Any, found: Mapping[Any, list[float]], label: str, color: str, dash: str) -> None:
+    """The median with all seeds in a band, and crosses where there is no median."""
+    x, many = list(found), list(found.values())
+    middle = [statistics.median(values) for values in many]
+    middle = [value if math.isfinite(value) else math.nan for value in middle]
+    known = [[value for value in values if math.isfinite(value)] or [math.nan] for values in many]
+    least, most = [min(values) for values in known], [max(values) for values in known]
+    drawn = [math.isfinite(value) for value in middle]
+    axes.fill_between(x, least, most, where=drawn, color=color, alpha=0.14, linewidth=0)
+    axes.plot(x, middle, dash, color=color, linewidth=2.2, marker="o", label=label)
+    missing = [place for place, there in zip(x, drawn, strict=True) if not there]
+    height = 0.97 if dash == "-" else 0.92  # at the top, whatever the numbers
+    axes.plot(missing, [height] * len(missing), "x", color=color, transform=axes.get_xaxis_transform(), clip_on=False)
+
+
+def markdown(rows: list[Row]) -> str:
+    """The table of docs/performance.md: medians over seeds, and how many times H-UCRL needs what SOMBRL needs."""
+    heads = [
+        "system",
+        "d",
+        "numbers in a plan",
+        "samples for 90 %",
+        "times",
+        "for 95 %",
+        "times",
+        "seconds for 90 %",
+        "times",
+    ]
+    lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
+    for env in SYSTEMS:
+        for setting in MOTORS.values():
+            here = select(rows, env=env, setting=setting)
+            for dim in sorted({row.decisions for row in here}):
+                lines.append(_line(select(here, decisions=dim), f"{env}, {setting}", dim))
+    return "\n".join(lines)
+
+
+def _line(rows: list[Row], name: str, dim: int) -> str:
+    sizes = [f"{select(rows, method=method, metric=SIZE)[0].value:.0f}" for method in METHODS]
+    texts = [name, str(dim), " and ".join(sizes)]
+    for metric in (SAMPLES.format(90), SAMPLES.format(95), SECONDS.format(90)):
+        middles = [statistics.median(needed(rows, metric, method=method)[dim]) for method in METHODS]
+        texts.append(" and ".join(_short(value) for value in middles))
+        texts.append(f"{middles[1] / middles[0]:.1f}" if all(map(math.isfinite, middles)) else "–")
+    return f"| {' | '.join(texts)} |"
+
+
+def _short(value: float) -> str:
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def report(rows: list[Row]) -> str:
+    """The table, and how sure the optimum is."""
+    lines = [markdown(rows), ""]
+    for env in SYSTEMS:
+        here = [row for row in rows if row.env.split(" ")[0] == env]
+        gaps = [row.value for row in select(here, metric=GAP)]
+        agreeing = [row.value for row in select(here, metric=AGREEING)]
+        best = max(row.value for row in select(here, metric=QUALITY))
+        sure = f"no plan is better by more than {100 * max(gaps):.2g} %, " if gaps else ""
+        lines.append(
+            f"{env}: {sure}{min(agreeing):.0%} to {max(agreeing):.0%} of the ascents agree within 1 %, the best plan "
+            f"of any search has {best:.2%} of the optimum"
+        )
+    return "\n".join(lines)
+
+
+PLANNING_COST = Experiment(
+    name="planning-cost",
+    summary="samples and seconds for an equally good plan as the state grows: optimistic against hucrl",
+    figure="sections 3 and 5.1, no figure",
+    cells=cells,
+    draw=draw,
+    more_figures={"sigma": draw_sigmas},
+    report=report,
+)
