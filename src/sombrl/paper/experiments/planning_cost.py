@@ -11,7 +11,7 @@ the plan that was found can miss at most (`plan/gap`). For pendulums it is the b
 (`plan/agreeing`: the share of them that end within 1 % of it).
 
 iCEM has its published numbers (horizon 20, its noise, kept elites, a tenth of the samples as elites), but the
-population is tried in doublings, and every method has the one that needs the fewest samples (median over seeds). A
+population is tried in five sizes, and every method has the one that needs the fewest samples (median over seeds). A
 search that has not reached the mark within `most` samples has not. The planner is not warm-started, and the models are
 formulas: with a GP every sample takes longer, about equally for both. Seconds depend on the machine.
 
@@ -50,18 +50,18 @@ SIGMA_DIM = {"smoke": 2, "small": 8, "paper": 8}  # of the cells with other σ
 EFFORT: dict[str, dict[str, Any]] = {
     "smoke": {"seeds": 2, "populations": [40, 160], "most": 4000, "iterations": 30, "starts": 2, "steps": 200},
     "small": {
-        **{"seeds": 5, "populations": [30, 60, 125, 250, 500, 1000, 2000], "most": 120_000, "iterations": 100},
+        **{"seeds": 5, "populations": [40, 100, 250, 600, 1500], "most": 150_000, "iterations": 100},
         **{"starts": 32, "steps": 2000},
     },
     "paper": {
-        **{"seeds": 10, "populations": [30, 60, 125, 250, 500, 1000, 2000, 4000, 8000], "most": 960_000},
-        **{"iterations": 120, "starts": 256, "steps": 4000},
+        **{"seeds": 10, "populations": [40, 100, 250, 600, 1500, 4000, 10_000], "most": 1_500_000},
+        **{"iterations": 150, "starts": 256, "steps": 4000},
     },
 }
 SAMPLES, SECONDS = "plan/samples_{}", "plan/seconds_{}"
 QUALITY, SIZE, GAP, AGREEING, VALUE = "plan/quality", "plan/size", "plan/gap", "plan/agreeing", "plan/optimum"
 TRIED = "tried/samples_{}"  # with every population, not the best alone
-ENOUGH = 2.0  # a population that needs so many times the samples of the best ends the doubling
+ENOUGH = 2.0  # a population that needs so many times the samples of the best ends the search for a better one
 
 
 def strategy(method: str) -> Exploration:
