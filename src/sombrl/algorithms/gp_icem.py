@@ -23,7 +23,7 @@ from sombrl.settings import Setting
 
 @dataclasses.dataclass(frozen=True)
 class GPICEMConfig(Configuration):
-    """Exact Gaussian-process dynamics, model-predictive control with iCEM."""
+    """Gaussian-process dynamics of bounded rank, model-predictive control with iCEM."""
 
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=ExploreConfig)
     model: Literal["gp", "true"] = "gp"
@@ -80,6 +80,6 @@ GP_ICEM = Algorithm(
     "gp-icem",
     GPICEMConfig,
     build,
-    "exact GP dynamics, planned with iCEM (small state spaces)",
+    "GP dynamics of bounded rank, planned with iCEM (small state spaces)",
     lacks={**EPISODIC, "schedule=auto": "tunes λ against a policy, and a planner has none: use --schedule constant."},
 )
