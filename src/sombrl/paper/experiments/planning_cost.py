@@ -90,7 +90,7 @@ def measure(
     problems = [imagined(chain, strategy(method)) for chain in chains]
     rows: list[dict[str, Any]] = []
 
-    def add(metric: str, seed: int, value: float, population: int = 0) -> None:
+    def add(metric: str, seed: int, value: float | int, population: int = 0) -> None:
         where = {"method": method, "env": system if sigma is None else f"{system} sigma={sigma:g}"}
         where |= {"setting": MOTORS[motors], "seed": seed, "metric": metric}
         rows.append({**where, "env_frames": population, "decisions": state_dim, "value": float(value)})
