@@ -91,9 +91,10 @@ def measure(
     rows: list[dict[str, Any]] = []
 
     def add(metric: str, seed: int, value: float | int, population: int = 0) -> None:
-        where = {"method": method, "env": system if sigma is None else f"{system} sigma={sigma:g}"}
-        where |= {"setting": MOTORS[motors], "seed": seed, "metric": metric}
-        rows.append({**where, "env_frames": population, "decisions": state_dim, "value": float(value)})
+        env = system if sigma is None else f"{system} sigma={sigma:g}"
+        where = {"method": method, "env": env, "setting": MOTORS[motors], "metric": metric}
+        counts = {"seed": seed, "env_frames": population, "decisions": state_dim}
+        rows.append({**where, **counts, "value": float(value)})
 
     optima = []
     for seed, (chain, mdp) in enumerate(zip(chains, problems, strict=True)):
@@ -145,7 +146,8 @@ def _search(chains: list[Any], problems: list[Any], population: int, iterations:
     config = dataclasses.replace(PUBLISHED, num_samples=population, num_elites=elites, iterations=iterations)
     planner = ICEM(config)
     state = planner.init(problems[0], key=jr.key(0))
-    progress = eqx.filter_jit(planner.progress).lower(state, problems[0], chains[0].start, key=jr.key(0)).compile()
+    program: Any = eqx.filter_jit(planner.progress)
+    progress = program.lower(state, problems[0], chains[0].start, key=jr.key(0)).compile()
     found, times = [], []
     for seed, (chain, mdp) in enumerate(zip(chains, problems, strict=True)):
         key = jr.key(1000 + seed)

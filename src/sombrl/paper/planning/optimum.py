@@ -41,7 +41,7 @@ def ascend(
         double = _double((mdp, start))
         noise = coloured_noise((starts, mdp.action_dim, horizon), SMOOTH, key=key)
         plans = jnp.clip(jnp.swapaxes(noise, 1, 2), -1.0, 1.0).at[0].set(0.0)
-        found, values, idle = _ascend(*double, plans.astype(jnp.float64), steps)
+        found, values, idle = _ascend(steps, *double, plans.astype(jnp.float64))
         best = jnp.argmax(values)
         agreeing = jnp.mean(values >= values[best] - 0.01 * (values[best] - idle))
         return Optimum(found[best], float(values[best]), float(idle), float(agreeing))
@@ -58,31 +58,32 @@ def linear_bound(
     if not isinstance(chain, Masses):
         raise SombrlError("only the objectives of masses are concave: for others there is no such bound.")
     with jax.enable_x64(True):
-        chain, mdp, start, plan = _double((chain, mdp, start, plan))
-        u, eta = plan[:, : chain.motors], plan[:, chain.motors :]
+        masses: Masses = _double(chain)
+        mdp, start, plan = _double((mdp, start, plan))
+        u, eta = plan[:, : masses.motors], plan[:, masses.motors :]
         key = jr.key(0)
         if not isinstance(mdp.propagation, Hallucinated):
             slope = jax.grad(lambda u: imagined_return(mdp, start, u, key=key))(u)
             return float(jnp.sum(jnp.abs(slope)) - jnp.sum(slope * u))
-        width = mdp.propagation.beta * chain.sigma
+        width = mdp.propagation.beta * masses.sigma
 
         def value(u: Array, moves: Array) -> Array:
             def step(state: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
                 action, move = now
-                moved = chain.predict(state, action).mean + move
+                moved = masses.predict(state, action).mean + move
                 return moved, mdp.task.reward(state, action, moved)
 
             return jnp.sum(jax.lax.scan(step, start, (u, moves))[1])
 
-        moves = width * (1.0 + SLOPE * (u @ chain.driven.T)) * eta
+        moves = width * (1.0 + SLOPE * (u @ masses.driven.T)) * eta
         slope_u, slope_w = jax.grad(value, argnums=(0, 1))(u, moves)
-        through_sigma = slope_u + width * SLOPE * (jnp.abs(slope_w) @ chain.driven)
+        through_sigma = slope_u + width * SLOPE * (jnp.abs(slope_w) @ masses.driven)
         most = jnp.sum(jnp.abs(through_sigma)) + width * jnp.sum(jnp.abs(slope_w))
         return float(most - jnp.sum(slope_u * u) - jnp.sum(slope_w * moves))
 
 
 @eqx.filter_jit
-def _ascend(mdp: ImaginedMDP, start: Array, plans: Array, steps: int) -> tuple[Array, Array, Array]:
+def _ascend(steps: int, mdp: ImaginedMDP, start: Array, plans: Array) -> tuple[Array, Array, Array]:
     """Where every start ends, its value, and that of doing nothing."""
     optimiser = optax.adam(optax.cosine_decay_schedule(RATE, steps))
 
@@ -99,7 +100,7 @@ def _ascend(mdp: ImaginedMDP, start: Array, plans: Array, steps: int) -> tuple[A
         (plan, _), _ = jax.lax.scan(step, (plan, optimiser.init(plan)), length=steps)
         return plan, value(plan)
 
-    found, values = jax.lax.map(one, plans)
+    found, values = jax.vmap(one)(plans)
     return found, values, value(jnp.zeros_like(plans[0]))
 
 
