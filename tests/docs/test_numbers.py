@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sombrl.paper.experiments import planning_cost
 from sombrl.paper.experiments.rccar import PUBLISHED, PUBLISHED_AT
 from sombrl.storage.results import Row, read_rows
 
@@ -238,3 +239,12 @@ def test_seconds_of_gps():
     assert cells("performance.md", "Pendulum, one seed: 20 episodes of 40 decisions")[:3] == run
     for env, row in (("pendulum", "Pendulum, s per decision"), ("mountain-car", "MountainCar, s per decision")):
         assert cells("performance.md", row)[:3] == [f"{measured(env, method, 'decision'):.3f}" for method in methods]
+
+
+def test_what_an_equally_good_plan_costs():
+    found = rows("planning-cost/small.csv")
+    text = (ROOT / "docs" / "performance.md").read_text()
+    for table in (planning_cost.markdown(found), planning_cost.sigma_table(found)):
+        assert table in text
+    for line in planning_cost.report(found).splitlines()[-2:]:
+        assert line in text

@@ -158,6 +158,7 @@ def test_functions_keep_the_names_that_folders_on_disk_have():
         "sombrl.experiments.gp_compute_cost.measure",
         "sombrl.experiments.gp_nonepisodic.at_goal",
         "sombrl.experiments.planning_cost.measure",
+        "sombrl.experiments.planning_cost.time_samples",
         "sombrl.experiments.rccar_real_regression.regress",
         "sombrl.experiments.rkhs_projection.project_for_bounds",
         "sombrl.experiments.theory_lab.lab_cell",

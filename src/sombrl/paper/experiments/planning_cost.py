@@ -13,12 +13,15 @@ the plan that was found can miss at most (`plan/gap`). For pendulums it is the b
 iCEM has its published numbers (horizon 20, its noise, kept elites, a tenth of the samples as elites), but the
 population is tried in several sizes, and every method has the one that needs the fewest samples (median over seeds). A
 search that has not reached the mark within `most` samples has not. The planner is not warm-started, and the models are
-formulas: with a GP every sample takes longer, about equally for both. Seconds depend on the machine.
+formulas: with a GP every sample takes longer, about equally for both. Seconds are those of the processor, all cores
+together, and depend on the machine.
 
 In the CSV `decisions` is d and `env_frames` the population.
 """
 
 import dataclasses
+import functools
+import itertools
 import math
 import statistics
 import time
@@ -30,12 +33,12 @@ import jax.random as jr
 import numpy as np
 
 from sombrl.controllers.icem import ICEM, PRESETS
-from sombrl.exploration.base import Exploration
+from sombrl.exploration.base import Exploration, ImaginedMDP
 from sombrl.exploration.strategies import hucrl, optimistic
 from sombrl.exploration.weight import Constant
 from sombrl.paper.experiments.base import Cell, Experiment, FunctionCell, recorded_as
 from sombrl.paper.experiments.figures import LOOKS, finish, new_figure, require, select
-from sombrl.paper.planning import SIGMA, SYSTEMS, Masses, ascend, imagined, linear_bound
+from sombrl.paper.planning import SIGMA, SYSTEMS, Chain, Masses, ascend, imagined, linear_bound
 from sombrl.storage.results import Row
 
 BONUS_WEIGHT, BETA = 10.0, 2.0  # λ and β of the GP experiments
@@ -60,6 +63,7 @@ EFFORT: dict[str, dict[str, Any]] = {
 }
 SAMPLES, SECONDS = "plan/samples_{}", "plan/seconds_{}"
 QUALITY, SIZE, GAP, AGREEING, VALUE = "plan/quality", "plan/size", "plan/gap", "plan/agreeing", "plan/optimum"
+PER_SAMPLE = "plan/sample_s"
 TRIED = "tried/samples_{}"  # with every population, not the best alone
 ENOUGH = 2.0  # a population that needs so many times the samples of the best ends the search for a better one
 
@@ -109,11 +113,15 @@ def measure(
             bound = linear_bound(chain, mdp, chain.start, optimum.plan)
             add(GAP, seed, bound / (optimum.value - optimum.idle))
 
-    best: dict[int, tuple[float, int, float, list[float]]] = {}  # of each mark: median, population, s, samples
+    best: dict[int, tuple[float, int, list[float]]] = {}  # of each mark: median, population, samples of each seed
     highest = np.zeros(seeds)
     for population in populations:
         length = max(1, min(iterations, most // population))
-        searches, seconds = _search(chains, problems, population, length)
+        program = _compiled(chains[0], problems[0], population, length)
+        searches = [
+            np.asarray(program(mdp, chain.start, key=jr.key(1000 + seed)), np.float64)
+            for seed, (chain, mdp) in enumerate(zip(chains, problems, strict=True))
+        ]
         quality = np.array([optimum.quality(found) for optimum, found in zip(optima, searches, strict=True)])
         highest = np.maximum(highest, quality[:, -1])
         medians = {}
@@ -125,37 +133,60 @@ def measure(
             medians[mark] = float(np.median(found))
             reached = sum(map(math.isfinite, found))
             known = best.get(mark)
-            if known is None or (medians[mark], -reached) < (known[0], -sum(map(math.isfinite, known[3]))):
-                best[mark] = medians[mark], population, seconds, found
+            if known is None or (medians[mark], -reached) < (known[0], -sum(map(math.isfinite, known[2]))):
+                best[mark] = medians[mark], population, found
         print(f"  {population} samples: {', '.join(f'{m} % after {medians[m]:g}' for m in MARKS)}", flush=True)
         if all(medians[mark] > ENOUGH * best[mark][0] for mark in MARKS):  # never where none was reached: ∞ > ∞
             break
-    for mark, (_, population, seconds, found) in best.items():
+    for mark, (_, population, found) in best.items():
         for seed, samples in enumerate(found):
             if math.isfinite(samples):
                 add(SAMPLES.format(mark), seed, samples, population)
-                add(SECONDS.format(mark), seed, samples * seconds, population)
     for seed, value in enumerate(highest):
         add(QUALITY, seed, value)
     return rows
 
 
-def _search(chains: list[Any], problems: list[Any], population: int, iterations: int) -> tuple[list[np.ndarray], float]:
-    """The best return after each iteration, per seed, and the fewest seconds of a sample."""
+@recorded_as("sombrl.experiments.planning_cost.time_samples")
+def time_samples(dims: list[int], population: int, iterations: int, rounds: int) -> list[dict[str, Any]]:
+    """Seconds of the processor per sample, the least of a few rounds: other work on the machine hardly shows."""
+    rows = []
+    for system, motors, dim, method in itertools.product(SYSTEMS, MOTORS, dims, METHODS):
+        chain = SYSTEMS[system](dim, 1 if motors == "one" else dim // 2, seed=0)
+        mdp = imagined(chain, strategy(method))
+        program = _compiled(chain, mdp, population, iterations)
+        times = []
+        for round_key in jr.split(jr.key(0), rounds):
+            start = time.process_time()
+            program(mdp, chain.start, key=round_key).block_until_ready()
+            times.append(time.process_time() - start)
+        where = {"method": method, "env": system, "setting": MOTORS[motors], "metric": PER_SAMPLE, "seed": 0}
+        seconds = min(times) / (population * iterations)
+        rows.append({**where, "env_frames": population, "decisions": dim, "value": seconds})
+    return rows
+
+
+def _compiled(chain: Chain, mdp: ImaginedMDP, population: int, iterations: int) -> Any:
+    """The progress of a search as a program of MDP, start and key."""
     elites = max(2, population // 10)
     config = dataclasses.replace(PUBLISHED, num_samples=population, num_elites=elites, iterations=iterations)
     planner = ICEM(config)
-    state = planner.init(problems[0], key=jr.key(0))
+    state = planner.init(mdp, key=jr.key(0))
     program: Any = eqx.filter_jit(planner.progress)
-    progress = program.lower(state, problems[0], chains[0].start, key=jr.key(0)).compile()
-    found, times = [], []
-    for seed, (chain, mdp) in enumerate(zip(chains, problems, strict=True)):
-        key = jr.key(1000 + seed)
-        start = time.perf_counter()
-        values = progress(state, mdp, chain.start, key=key).block_until_ready()
-        times.append(time.perf_counter() - start)
-        found.append(np.asarray(values, np.float64))
-    return found, min(times) / (population * iterations)
+    compiled = program.lower(state, mdp, chain.start, key=jr.key(0)).compile()
+    return functools.partial(compiled, state)
+
+
+def add_seconds(rows: list[Row]) -> list[Row]:
+    """Seconds to each mark: the samples times what one takes."""
+    each = {(row.env, row.setting, row.method, row.decisions): row.value for row in select(rows, metric=PER_SAMPLE)}
+    found = []
+    for mark in MARKS:
+        for row in select(rows, metric=SAMPLES.format(mark)):
+            seconds = each.get((row.env, row.setting, row.method, row.decisions))
+            if seconds is not None:
+                found.append(dataclasses.replace(row, metric=SECONDS.format(mark), value=row.value * seconds))
+    return found
 
 
 def _first(quality: np.ndarray, mark: float) -> float:
@@ -181,6 +212,8 @@ def cells(scale: str) -> list[Cell]:
     for sigma in SIGMAS:
         for system in SYSTEMS:
             add(system, "each", SIGMA_DIM[scale], sigma)
+    timed = {"dims": list(DIMS[scale]), "population": 360, "iterations": 10, "rounds": 2 if scale == "smoke" else 5}
+    found.append(FunctionCell("seconds", time_samples, timed))
     return found
 
 
@@ -210,7 +243,7 @@ def draw(rows: list[Row]) -> Any:
         grid[0, column].set_title(f"{env}, {setting}")
         grid[1, column].set_xlabel("coordinates of the state, d")
     grid[0, 0].set_ylabel("samples for 90 and 95 % of the optimum")
-    grid[1, 0].set_ylabel("seconds")
+    grid[1, 0].set_ylabel("seconds of the processor")
     title = "What a good plan costs; × in less than half of the seeds reached"
     finish(figure, title, rows, "band: from the least to the most")
     return figure
@@ -241,13 +274,17 @@ def draw_sigmas(rows: list[Row]) -> Any:
 def sigmas(rows: list[Row], system: str, method: str, metric: str) -> dict[float, list[float]]:
     """Per σ, what every seed needed, in the dimension that has been run with several."""
     found = {}
-    dim = select(rows, env=f"{system} sigma={SIGMAS[0]:g}")[0].decisions
+    dim = _sigma_dim(rows)
     for sigma in sorted((*SIGMAS, SIGMA)):
         env = system if sigma == SIGMA else f"{system} sigma={sigma:g}"
         values = needed(rows, metric, env=env, setting=MOTORS["each"], method=method).get(dim)
         if values:
             found[sigma] = values
     return found
+
+
+def _sigma_dim(rows: list[Row]) -> int:
+    return max((row.decisions for row in rows if " sigma=" in row.env), default=SIGMA_DIM["small"])
 
 
 def _draw_needed(axes: Any, found: Mapping[Any, list[float]], label: str, color: str, dash: str) -> None:
@@ -297,6 +334,19 @@ def _line(rows: list[Row], name: str, dim: int) -> str:
     return f"| {' | '.join(texts)} |"
 
 
+def sigma_table(rows: list[Row]) -> str:
+    """The samples for 90 % at other scales of σ."""
+    scales = sorted((*SIGMAS, SIGMA))
+    heads = ["system", "method", *(f"s = {sigma:g}" for sigma in scales)]
+    lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
+    for system in SYSTEMS:
+        for method in METHODS:
+            found = sigmas(rows, system, method, SAMPLES.format(90))
+            texts = [_short(statistics.median(found[sigma])) if sigma in found else "–" for sigma in scales]
+            lines.append(f"| {system} | {LOOKS[method].label} | {' | '.join(texts)} |")
+    return "\n".join(lines)
+
+
 def _short(value: float) -> str:
     if not math.isfinite(value):
         return "–"
@@ -305,7 +355,7 @@ def _short(value: float) -> str:
 
 def report(rows: list[Row]) -> str:
     """The table, and how sure the optimum is."""
-    lines = [markdown(rows), ""]
+    lines = [markdown(rows), "", sigma_table(rows), ""]
     for env in SYSTEMS:
         here = [row for row in rows if row.env.split(" ")[0] == env]
         gaps = [row.value for row in select(here, metric=GAP)]
@@ -325,6 +375,7 @@ PLANNING_COST = Experiment(
     figure="sections 3 and 5.1, no figure",
     cells=cells,
     draw=draw,
+    derive=add_seconds,
     more_figures={"sigma": draw_sigmas},
     report=report,
 )

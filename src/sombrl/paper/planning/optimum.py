@@ -38,10 +38,10 @@ def ascend(
 ) -> Optimum:
     """The best of `starts` projected ascents (Adam, float64) of the return of a plan in [-1, 1]."""
     with jax.enable_x64(True):
-        double = _double((mdp, start))
+        mdp, start = _double((mdp, start))
         noise = coloured_noise((starts, mdp.action_dim, horizon), SMOOTH, key=key)
         plans = jnp.clip(jnp.swapaxes(noise, 1, 2), -1.0, 1.0).at[0].set(0.0)
-        found, values, idle = _ascend(steps, *double, plans.astype(jnp.float64))
+        found, values, idle = _ascend(steps, mdp, start, plans.astype(jnp.float64))
         best = jnp.argmax(values)
         agreeing = jnp.mean(values >= values[best] - 0.01 * (values[best] - idle))
         return Optimum(found[best], float(values[best]), float(idle), float(agreeing))
