@@ -25,7 +25,7 @@ def test_a_mark_is_reached_by_the_first_iteration_that_has_it():
 
 @pytest.fixture(scope="module")
 def rows():
-    effort = EFFORT["smoke"] | {"seeds": 3, "most": 1600, "iterations": 40}
+    effort = EFFORT["smoke"] | {"seeds": 3, "most": 3200, "iterations": 40, "steps": 800}
     found = measure("masses", "one", 4, "hucrl", None, **effort)
     return [Row("planning-cost", **row) for row in found]
 
@@ -39,7 +39,7 @@ def test_what_is_counted(rows):
             row = value.get((f"plan/samples_{mark}", seed))
             if row is not None:
                 assert value["plan/quality", seed].value >= mark / 100
-                assert row.value % row.env_frames == 0 < row.value <= 1600 and row.decisions == 4
+                assert row.value % row.env_frames == 0 < row.value <= 3200 and row.decisions == 4
                 tried = [r for r in rows if (r.metric, r.env_frames) == (f"tried/samples_{mark}", row.env_frames)]
                 assert row.value in [r.value for r in tried if r.seed == seed]
     medians = {}

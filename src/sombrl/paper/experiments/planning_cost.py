@@ -224,7 +224,7 @@ def needed(rows: list[Row], metric: str, **where: Any) -> dict[int, list[float]]
     for row in select(here, metric=QUALITY):  # every seed has one
         values = [r.value for r in select(here, metric=metric, seed=row.seed, decisions=row.decisions)]
         found.setdefault(row.decisions, []).append(values[0] if values else math.inf)
-    return found
+    return dict(sorted(found.items()))
 
 
 def draw(rows: list[Row]) -> Any:
@@ -252,22 +252,19 @@ def draw(rows: list[Row]) -> Any:
 def draw_sigmas(rows: list[Row]) -> Any:
     """Samples over the model's uncertainty."""
     require(rows, SAMPLES.format(90))
-    figure = new_figure(3.8 * len(SYSTEMS), 4.4)
+    figure = new_figure(4.6 * len(SYSTEMS), 4.4)
     for axes, system in zip(figure.subplots(1, len(SYSTEMS), squeeze=False, sharey=True)[0], SYSTEMS, strict=True):
         for method in METHODS:
             for mark, dash in zip(MARKS, ("-", "--"), strict=True):
                 found = sigmas(rows, system, method, SAMPLES.format(mark))
                 _draw_needed(axes, found, f"{LOOKS[method].label}, {mark} %", LOOKS[method].color, dash)
-        axes.set(
-            xscale="log", yscale="log", title=f"{system}, d = {SIGMA_DIM}, {MOTORS['each']}", xlabel="s, scale of σ"
-        )
+        title = f"{system}, d = {_sigma_dim(rows)}, {MOTORS['each']}"
+        axes.set(xscale="log", yscale="log", title=title, xlabel="s, scale of σ")
+        axes.set_xticks(sorted((*SIGMAS, SIGMA)), [f"{sigma:g}" for sigma in sorted((*SIGMAS, SIGMA))], minor=False)
+        axes.xaxis.set_minor_formatter("")
         axes.set_ylabel("samples")
-    finish(
-        figure,
-        "The more uncertain the model, the more there is to hallucinate",
-        rows,
-        "band: from the least to the most",
-    )
+    title = "The scale of σ and the samples that a good plan needs"
+    finish(figure, title, rows, "band: from the least to the most")
     return figure
 
 
@@ -296,10 +293,11 @@ def _draw_needed(axes: Any, found: Mapping[Any, list[float]], label: str, color:
     least, most = [min(values) for values in known], [max(values) for values in known]
     drawn = [math.isfinite(value) for value in middle]
     axes.fill_between(x, least, most, where=drawn, color=color, alpha=0.14, linewidth=0)
-    axes.plot(x, middle, dash, color=color, linewidth=2.2, marker="o", label=label)
+    axes.plot(x, middle, dash, color=color, linewidth=2.2, marker="o", markersize=4, label=label)
     missing = [place for place, there in zip(x, drawn, strict=True) if not there]
-    height = 0.97 if dash == "-" else 0.92  # at the top, whatever the numbers
-    axes.plot(missing, [height] * len(missing), "x", color=color, transform=axes.get_xaxis_transform(), clip_on=False)
+    if missing:
+        height = 0.97 if dash == "-" else 0.92  # at the top, whatever the numbers
+        axes.plot(missing, [height] * len(missing), "x", color=color, transform=axes.get_xaxis_transform())
 
 
 def markdown(rows: list[Row]) -> str:
@@ -361,11 +359,9 @@ def report(rows: list[Row]) -> str:
         gaps = [row.value for row in select(here, metric=GAP)]
         agreeing = [row.value for row in select(here, metric=AGREEING)]
         best = max(row.value for row in select(here, metric=QUALITY))
-        sure = f"no plan is better by more than {100 * max(gaps):.2g} %, " if gaps else ""
-        lines.append(
-            f"{env}: {sure}{min(agreeing):.0%} to {max(agreeing):.0%} of the ascents agree within 1 %, the best plan "
-            f"of any search has {best:.2%} of the optimum"
-        )
+        sure = f"no plan is better by more than {100 * max(gaps):.2g} %" if gaps else "no proof that nothing is better"
+        agree = f"{min(agreeing):.0%} to {max(agreeing):.0%} of the ascents end within 1 % of the best"
+        lines.append(f"{env}: {sure}; {agree}; the best plan of any search has {best:.2%} of the optimum")
     return "\n".join(lines)
 
 
