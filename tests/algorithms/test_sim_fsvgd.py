@@ -96,13 +96,16 @@ def test_parts_of_the_priors():
     assert car(prior_integrator="legacy").trainer.parts.learner.simulator.integrator == "legacy"
 
 
-def test_the_published_numbers_are_the_defaults():
+def test_the_published_numbers_are_the_defaults_but_for_three():
     config = SimFSVGDConfig()
     model = dataclasses.asdict(config.model)
     published = {"particles": 10, "hidden": (64, 64, 64), "learning_rate": 1e-3, "weight_decay": 1e-3, "batch_size": 32}
     published |= {"steps": 40_000, "measurement_points": 16, "functions": 512, "bandwidth": 0.2, "score": "gp"}
     published |= {"likelihood_exponent": 0.5, "learn_noise": True, "additive_lengthscale": 5.0, "fresh": True}
     assert published.items() <= model.items()
+    # Ours. The authors' points are all from the domain, repulsion is divided by N twice, their priors are weighed.
+    assert (config.model.neighbourhood_share, config.model.visited_share) == (0.25, 0.25)
+    assert (config.model.repulsion, config.model.prior_scaling) == ("textbook", "full")
     assert config.sac.hidden == (64, 64) and config.sac.discount == 0.99 and config.search.reward_scale == 10.0
 
 

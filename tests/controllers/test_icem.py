@@ -127,6 +127,19 @@ def test_planned_return_grows_with_iterations():
     assert np.all(np.diff(returns) >= 0) and returns[-1] > returns[0]
 
 
+def test_progress_is_what_fewer_iterations_would_have_planned():
+    mdp, belief = linear_quadratic(A, B, Q, R), jnp.array([1.0, -0.5], jnp.float32)
+    planner = ICEM(replace(SMALL, iterations=4))
+    progress = planner.progress(planner.init(mdp, key=jr.key(0)), mdp, belief, key=jr.key(5))
+    for iterations in (1, 2, 4):
+        fewer = ICEM(replace(SMALL, iterations=iterations))
+        _, state = act(fewer, fewer.init(mdp, key=jr.key(0)), mdp, belief, key=jr.key(5))
+        np.testing.assert_allclose(progress[iterations - 1], state.planned_return, rtol=1e-6)
+    decayed = ICEM(replace(SMALL, population_decay=2.0))
+    with pytest.raises(SombrlError, match="for constant populations"):
+        decayed.progress(decayed.init(mdp, key=jr.key(0)), mdp, belief, key=jr.key(5))
+
+
 def test_iterations_share_their_random_numbers():
     """Without noise all candidates are one plan: more iterations must not find it a luckier return."""
     mdp = linear_quadratic(A, B, Q, R, noise_std=0.5, stochastic=True)

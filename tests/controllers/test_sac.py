@@ -13,8 +13,9 @@ import optax
 import pytest
 
 from sombrl.controllers import MODEL_FREE, SAC, SACConfig
-from sombrl.controllers.sac_batches import role_key
+from sombrl.controllers.sac_batches import imagine, role_key
 from sombrl.controllers.sac_losses import BonusStatistics
+from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
 from sombrl.exploration.bonus import EpistemicMean
 from sombrl.exploration.propagation import Hallucinated, Resampled
 from sombrl.records import SombrlError
@@ -365,6 +366,21 @@ def test_pets_imagines_noise_and_other_roles_do_not_notice():
     (mean, first), (noisy, second) = results
     assert first["policy/critic_loss"] != second["policy/critic_loss"]
     assert_same(mean.actor, noisy.actor)
+
+
+def test_pets_draws_a_member_for_every_row():
+    """The authors' MBPO-PETS draws one for a whole batch; ours has all members in a batch of one and the same row."""
+    learner = EnsembleLearner(3, 2, True, EnsembleConfig(hidden=(4,), members=3))
+    dynamics = learner.dynamics(learner.init(key=jr.key(0)))
+    mdp = eqx.tree_at(lambda m: (m.dynamics, m.propagation), world(), (dynamics, Resampled()))
+    rows = transitions([[0.5, -1.0, 2.0]] * 24, [[0.3, 0.1]] * 24, [0.0] * 24, [[0.0] * 3] * 24)
+    actor = SAC(3, ONE).init(mdp, key=jr.key(2)).actor
+    found = np.asarray(imagine(ONE, actor, mdp, rows, jr.key(1)).next_obs)
+    ensemble, row = dynamics.ensemble, (rows.obs[0], rows.action[0])
+    members = np.asarray(jax.vmap(lambda mean: ensemble.next_state(row[0], mean))(ensemble(*row).mean))
+    away = np.abs(found[:, None] - members[None]).max(axis=2)
+    noise = float(dynamics.predict(*row).aleatoric_std.max())
+    assert away.min(axis=1).max() < 6 * noise and set(away.argmin(axis=1)) == {0, 1, 2}
 
 
 # The knobs.

@@ -67,9 +67,9 @@ def test_log_std_is_clipped():
 
 
 def test_actor_loss_by_hand():
-    q, log_prob, bonus = f32([[1.0, 2.0], [3.0, 0.0]]), f32([-1.0, 0.5]), f32([0.1, 0.3])
+    value, log_prob, bonus = f32([1.0, 0.0]), f32([-1.0, 0.5]), f32([0.1, 0.3])
     expected = -np.mean([1.0 + 0.2 * 1.0 + 0.1, 0.0 - 0.2 * 0.5 + 0.3])
-    np.testing.assert_allclose(actor_loss(q, log_prob, bonus, f32(0.2)), expected, rtol=1e-6)
+    np.testing.assert_allclose(actor_loss(value, log_prob, bonus, f32(0.2)), expected, rtol=1e-6)
 
 
 def test_temperature_loss_has_the_entropy_excess_as_gradient():

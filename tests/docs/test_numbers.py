@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sombrl.paper.experiments import planning_cost
 from sombrl.paper.experiments.rccar import PUBLISHED, PUBLISHED_AT
 from sombrl.storage.results import Row, read_rows
 
@@ -238,3 +239,50 @@ def test_seconds_of_gps():
     assert cells("performance.md", "Pendulum, one seed: 20 episodes of 40 decisions")[:3] == run
     for env, row in (("pendulum", "Pendulum, s per decision"), ("mountain-car", "MountainCar, s per decision")):
         assert cells("performance.md", row)[:3] == [f"{measured(env, method, 'decision'):.3f}" for method in methods]
+
+
+MOTORS = ("a motor per link", "one motor")
+
+
+def extremes(values: list[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def span(low: float, high: float) -> str:
+    return f"{low:.1f} to {high:.1f}"
+
+
+def test_what_an_equally_good_plan_costs():
+    found = rows("planning-cost/small.csv")
+    text = (ROOT / "docs" / "performance.md").read_text()
+    for table in (planning_cost.markdown(found), planning_cost.sigma_table(found)):
+        assert table in text
+    for line in planning_cost.report(found).splitlines()[-2:]:
+        assert line in text
+
+    def ratios(metric: str, env: str, setting: str, dims: set[int]) -> list[float]:
+        """How many times H-UCRL needs what SOMBRL needs, where half of the seeds get there."""
+        where = {"env": env, "setting": setting}
+        ours, theirs = (planning_cost.needed(found, metric, method=m, **where) for m in ("optimistic", "hucrl"))
+        each = [np.median(theirs[dim]) / np.median(ours[dim]) for dim in dims]
+        return [float(value) for value in each if np.isfinite(value)]
+
+    dims, samples = {2, 4, 8, 12, 20}, "plan/samples_90"
+    for metric, said in (
+        (samples, "1.2 to 34.5 times as many for 90 %"),
+        ("plan/samples_95", "95 % 2.3 to 19.8 times"),
+    ):
+        all_of_them = [r for env in ("masses", "pendulums") for m in MOTORS for r in ratios(metric, env, m, dims)]
+        assert said in text and span(min(all_of_them), max(all_of_them)) in said
+    each, one = MOTORS
+    assert span(*extremes(ratios(samples, "masses", each, dims - {2}))) == "1.8 to 2.1"
+    assert span(*extremes(ratios(samples, "pendulums", each, dims))) == "3.8 to 7.9"
+    assert span(*extremes(ratios(samples, "masses", one, dims - {2}))) == "2.2 to 6.0"
+    assert not ratios(samples, "pendulums", one, {8, 12, 20})
+    few = [
+        planning_cost.needed(found, samples, env=env, setting=one, method="optimistic")
+        for env in ("masses", "pendulums")
+    ]
+    assert extremes([float(np.median(values)) for seeds in few for values in seeds.values()]) == (200, 600)
+    assert text.count("1.8 to 2.1") == text.count("3.8 to 7.9") == text.count("200 to 600 samples") == 1
+    assert (ROOT / "docs" / "reproducing.md").read_text().count("1.2 to 34.5") == 2

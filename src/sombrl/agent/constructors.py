@@ -274,7 +274,7 @@ def GPICEM(
     mppi: MPPIConfig | MPPISettings = MPPIConfig(),
     value: HorizonValueConfig | HorizonValueSettings = HorizonValueConfig(),
 ) -> Agent:
-    """Exact GP dynamics, planned with iCEM (small state spaces).
+    """GP dynamics of bounded rank, planned with iCEM (small state spaces).
 
     Args:
         env: A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.
@@ -779,7 +779,8 @@ def SimFSVGD(
         frame: Coordinates of the car's model: as published; or relative to the car, which drives alike wherever
             it stands.
         capacity: Transitions kept per seed; the oldest are overwritten.
-        model: The particles and how they are trained. The defaults are those of SimFSVGD on the RC car.
+        model: The particles and how they are trained. The defaults are the authors' for SimFSVGD on the RC car,
+            but for three.
         system: How a simulator's parameters are fitted.
         search: Soft actor-critic in the model.
         sac: Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC.

@@ -36,7 +36,7 @@ def _explore() -> ExploreConfig:
 
 @dataclasses.dataclass(frozen=True)
 class GPICEMConfig(Configuration):
-    """Exact Gaussian-process dynamics, model-predictive control with iCEM."""
+    """Gaussian-process dynamics of bounded rank, model-predictive control with iCEM."""
 
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_explore)
     model: Literal["gp", "true"] = "gp"
@@ -127,7 +127,7 @@ GP_ICEM = Algorithm(
     "gp-icem",
     GPICEMConfig,
     build,
-    "exact GP dynamics, planned with iCEM (small state spaces)",
+    "GP dynamics of bounded rank, planned with iCEM (small state spaces)",
     lacks={**EPISODIC, "schedule=auto": "tunes λ against a policy, and a planner has none: use --schedule constant."},
     presets={**{name: as_fields(numbers) for name, numbers in PRESETS.items()}, "paper": PAPER, "authors": AUTHORS},
 )

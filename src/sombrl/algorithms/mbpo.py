@@ -2,6 +2,9 @@
 
 `--explore` decides which of the family it is: optimistic, greedy (MBPO-Mean) or pets (MBPO-PETS). With
 `--controller icem` the ensemble is planned with instead, as PETS does.
+
+MBPO-PETS draws a member for every row of a batch; the authors' code draws one for a whole batch. MBPO-Optimistic and
+MBPO-Mean imagine by the mean alone; the authors' code adds noise of 1e-3, as `--imagine-by noise` does.
 """
 
 import dataclasses

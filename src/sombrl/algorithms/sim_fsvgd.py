@@ -3,6 +3,9 @@
 `--prior` says which simulator; with `--prior none` the model is FSVGD, or (`--model.inference svgd|ensemble`) SVGD or a
 deep ensemble. `--use grey-box` and `--use system-id` fit the simulator to the data instead. `--explore pets` is the
 published greedy SimFSVGD, whose imagined cars are sampled anew at every step.
+
+Not the authors' are three defaults of the model (`ParticleConfig`: measurement points from data, textbook repulsion,
+priors that count fully), the search (`SEARCH_SAC`: fewer and larger updates) and the integrator (`prior_integrator`).
 """
 
 import dataclasses

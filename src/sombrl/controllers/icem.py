@@ -172,16 +172,7 @@ class ICEM(AbstractController):
         """Search, and take the first action of the plan that was found."""
         config = self.config
         noise_key, particle_key = jr.split(key)
-        plan, score = self._first_plan(state, mdp, belief, particle_key)
-        search = _Search(
-            mean=plan,
-            variance=jnp.full_like(state.plan, config.init_std**2),
-            elites=state.elites,
-            valid=state.valid,
-            best=plan,  # if every candidate is NaN, the old plan is kept: it is finite
-            best_score=score,
-            num_nan=jnp.zeros((), jnp.int32),
-        )
+        search = self._begin(state, mdp, belief, particle_key)
         if config.population_decay == 1:
 
             def body(i: Any, search: _Search) -> _Search:
@@ -203,14 +194,37 @@ class ICEM(AbstractController):
             value=state.value,
         )
 
-    def _first_plan(
-        self, state: ICEMState, mdp: ImaginedMDP, belief: State, particle_key: Key[Array, ""]
-    ) -> tuple[Float[Array, "horizon plan"], Float[Array, ""]]:
-        """Where the search begins, and its score: the warm start, or what the value proposes if that is better."""
-        if state.value is None:
-            return state.plan, jnp.full((), -jnp.inf, jnp.float32)
-        return better_start(
-            mdp, belief, state.plan, state.value, particles=self.config.particles, key=jr.clone(particle_key)
+    def progress(
+        self, state: ICEMState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
+    ) -> Float[Array, " iterations"]:
+        """The best return after each iteration of the search that `act` makes with the same key."""
+        if self.config.population_decay != 1:
+            raise SombrlError("the progress of a search is for constant populations: use population_decay=1.")
+        noise_key, particle_key = jr.split(key)
+
+        def body(search: _Search, i: Int[Array, ""]) -> tuple[_Search, Float[Array, ""]]:
+            key = jr.fold_in(noise_key, i)
+            search = self._iterate(search, mdp, belief, state.value, self.config.num_samples, key, particle_key)
+            return search, search.best_score
+
+        iterations = jnp.arange(self.config.iterations, dtype=jnp.int32)
+        _, best = jax.lax.scan(body, self._begin(state, mdp, belief, particle_key), iterations)
+        return best
+
+    def _begin(self, state: ICEMState, mdp: ImaginedMDP, belief: State, particle_key: Key[Array, ""]) -> _Search:
+        """The search before its first iteration: around the warm start, or what the value proposes if better."""
+        plan, score = state.plan, jnp.full((), -jnp.inf, jnp.float32)
+        if state.value is not None:
+            key = jr.clone(particle_key)
+            plan, score = better_start(mdp, belief, plan, state.value, particles=self.config.particles, key=key)
+        return _Search(
+            mean=plan,
+            variance=jnp.full_like(plan, self.config.init_std**2),
+            elites=state.elites,
+            valid=state.valid,
+            best=plan,  # if every candidate is NaN, the old plan is kept: it is finite
+            best_score=score,
+            num_nan=jnp.zeros((), jnp.int32),
         )
 
     def _iterate(

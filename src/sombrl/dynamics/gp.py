@@ -1,6 +1,10 @@
 """Gaussian-process dynamics: one GP per coordinate of s' - s, and of reward and termination when those are learned.
 
 `GPLearner` turns the replay into posteriors (float64, gp_posterior.py); `GPDynamics` is what planners call (float32).
+
+Not the paper's in two ways. The posterior is exact only while there are no more transitions than `rank`; beyond that
+the pivots stand for all data, and what they leave unexplained stays in σ. And lengthscales are not fitted by maximum
+likelihood but by the likelihood of a random subset (`fit_points`) times a log-normal prior (`lengthscale_prior_std`).
 """
 
 import dataclasses
@@ -40,12 +44,12 @@ class GPConfig(Configuration, prefix="gp"):
     noise_std: Annotated[float, Gt(0)] = 0.03
     """Observation noise: fixed, or the start value with learn_noise (paper's code: variance 1e-3)."""
     learn_noise: bool = False
-    """Fit the noise by maximum likelihood too."""
+    """Fit the noise too; it has no prior."""
     lengthscale: Annotated[float, Gt(0)] = 1.0
     """Start value, and centre of the prior."""
     lengthscale_prior_std: Annotated[float, Gt(0), Le(math.inf)] = 1.0
     """Std of a log-normal prior on each lengthscale, so that one dull episode cannot make the model sure of
-    everything; inf = pure maximum likelihood."""
+    everything; inf = none, maximum likelihood (of the fit_points)."""
     fit_points: Annotated[int, Ge(1)] = 256
     """Likelihood is computed on at most this many transitions (a fresh random subset per refit)."""
     fit_steps: Annotated[int, Ge(0)] = 100
@@ -102,7 +106,7 @@ class Normaliser(eqx.Module):
 
 
 class Hyperparameters(eqx.Module):
-    """What maximum likelihood fits, per output."""
+    """What is fitted, per output."""
 
     log_lengthscale: Float[Array, "output input"]
     log_noise_std: Float[Array, " output"]
@@ -355,7 +359,7 @@ class GPLearner(AbstractLearner):
         mask: Bool[Array, " capacity"],
         key: Key[Array, ""],
     ) -> Hyperparameters:
-        """Adam on the log marginal likelihood of a random subset, warm-started, all outputs at once."""
+        """Adam on the log marginal likelihood of a random subset plus the log prior, warm-started, outputs at once."""
         config = self.config
         kernel = KERNELS[config.kernel]
         points = min(config.fit_points, mask.shape[0])

@@ -19,7 +19,12 @@ NU_METHOD_FROM = 0.75  # of a fit with gp+nu-method: the share of its steps that
 
 @dataclasses.dataclass(frozen=True)
 class ParticleConfig(Configuration, prefix="model"):
-    """The particles and how they are trained. The defaults are those of SimFSVGD on the RC car."""
+    """The particles and how they are trained. The defaults are the authors' for SimFSVGD on the RC car, but for three.
+
+    Half of the measurement points come from data (theirs: none), the repulsion is not divided by the number of
+    particles a second time, and every prior counts fully. The authors' are neighbourhood_share = visited_share = 0 and
+    repulsion = prior_scaling = "legacy".
+    """
 
     inference: Literal["fsvgd", "svgd", "ensemble"] = "fsvgd"
     """Particles are pushed apart, and have their prior, as functions; or as vectors of weights; or every one goes its

@@ -139,7 +139,8 @@ def test_scales_differ(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "scale"), [("gp-compute-cost", "small"), ("rkhs-projection", "paper"), ("theory-lab", "small")]
+    ("name", "scale"),
+    [("gp-compute-cost", "small"), ("planning-cost", "small"), ("rkhs-projection", "paper"), ("theory-lab", "small")],
 )
 def test_settings_are_those_of_the_committed_results(name, scale):
     manifest = json.loads((ROOT / "results" / name / f"{scale}.json").read_text())
@@ -156,6 +157,8 @@ def test_functions_keep_the_names_that_folders_on_disk_have():
         "sombrl.experiments.dreamer.learned",
         "sombrl.experiments.gp_compute_cost.measure",
         "sombrl.experiments.gp_nonepisodic.at_goal",
+        "sombrl.experiments.planning_cost.measure",
+        "sombrl.experiments.planning_cost.time_samples",
         "sombrl.experiments.rccar_real_regression.regress",
         "sombrl.experiments.rkhs_projection.project_for_bounds",
         "sombrl.experiments.theory_lab.lab_cell",

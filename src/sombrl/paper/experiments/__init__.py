@@ -22,6 +22,7 @@ from sombrl.paper.experiments.mbpo_ablations import (
     MBPO_LAMBDA_STRATEGIES,
     MBPO_UPDATES,
 )
+from sombrl.paper.experiments.planning_cost import PLANNING_COST
 from sombrl.paper.experiments.rccar import RCCAR_ABLATION, RCCAR_MARGINS, TOLERANCE_REWARD
 from sombrl.paper.experiments.rccar_real import RCCAR_REAL_REGRESSION
 from sombrl.paper.experiments.runner import redraw, run_experiment
@@ -39,6 +40,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         LAMBDA_STRATEGIES,
         THEORY_LAB,
         GP_COMPUTE_COST,
+        PLANNING_COST,
         MBPO_STATE,
         MBPO_VS_MODEL_FREE,
         MBPO_ACTION_COST,

@@ -202,8 +202,10 @@ the reference J(π*) of the regret R_N = Σₙ J(π*) - J(πₙ). A planner is n
 
 Differs from the paper: the figure shows the return that was executed while exploring, as the paper's curves do; the
 return without exploration (`eval/ep_rew_mean`) is in the CSV too. The paper gives no MountainCar budget; ours is 20
-episodes of 200 frames. Scale small: light planner, MountainCar with 10 episodes and action repeat 5 instead of 2, PETS
-with 3 particles instead of 5.
+episodes of 200 frames. The GP has at most rank 128 (64 at scale small), so beyond as many transitions it is not exact;
+and its lengthscales are fitted to at most 256 of them (128) and with a prior, where the paper has maximum likelihood.
+Scale small: light planner, MountainCar with 10 episodes and action repeat 5 instead of 2, PETS with 3 particles instead
+of 5.
 """
 
 # lambda-strategies

@@ -184,7 +184,8 @@ MountainCar, sparse CartPole and six more tasks of the DeepMind Control Suite. T
 simulator: decisions times action repeat.
 
 Differs from the paper: the budgets. Its text does not say which environments the figure shows; it names MountainCar,
-CartPole, Quadruped and Humanoid.
+CartPole, Quadruped and Humanoid. Differs from the authors' code: MBPO-PETS draws a member for every row, not one for a
+whole batch, and imagined next states of the other two have no noise (theirs: 1e-3).
 """
 
 # mbpo-vs-model-free
