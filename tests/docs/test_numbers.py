@@ -63,6 +63,29 @@ def test_gps_with_resets(env):
     agrees(returned[4], oracle[:, -3:].mean(axis=1))
 
 
+@pytest.mark.parametrize("env", ["MountainCar", "Pendulum"])
+def test_gps_after_random_actions(env):
+    name = {"MountainCar": "mountain-car", "Pendulum": "pendulum"}[env]
+    row = cells("reproducing.md", f"{env}, after random actions")
+    for method, cell in zip(("optimistic", "constant-10", *METHODS[1:]), row, strict=True):
+        agrees(cell, series("gp-episodic/small.csv", env=name, method=method, metric="regret")[:, -1])
+
+
+KEPT = {"MountainCar": "mountain-car", "sparse Pendulum": "pendulum reward=sparse"}
+KEPT |= {"deceptive chain": "deceptive-chain", "wall": "wall"}
+
+
+@pytest.mark.parametrize("task", KEPT)
+def test_what_is_kept(task):
+    best, *kept = cells("choosing.md", task)
+    found = series("found-kept/small.csv", env=KEPT[task], method="optimistic", metric="rollout/ep_rew_mean")
+    agrees(best, found.max(axis=1))
+    for method, cell, count in zip(("optimistic", "no-value", "greedy"), kept[::2], kept[1::2], strict=True):
+        where = {"path": "found-kept/small.csv", "env": KEPT[task], "method": method}
+        agrees(cell, series(**where, metric="eval/ep_rew_mean")[:, 0])
+        assert count == f"{int(np.sum(series(**where, metric='kept')[:, 0] >= 0.9))}/5"
+
+
 @pytest.mark.parametrize("cost", ["0.0", "0.1", "0.2"])
 @pytest.mark.parametrize("env", ["MountainCar", "Pendulum"])
 def test_gps_without_resets(env, cost):
