@@ -375,7 +375,7 @@ def test_pets_draws_a_member_for_every_row():
     mdp = eqx.tree_at(lambda m: (m.dynamics, m.propagation), world(), (dynamics, Resampled()))
     rows = transitions([[0.5, -1.0, 2.0]] * 24, [[0.3, 0.1]] * 24, [0.0] * 24, [[0.0] * 3] * 24)
     actor = SAC(3, ONE).init(mdp, key=jr.key(2)).actor
-    found = np.asarray(imagine(ONE, actor, mdp, rows, jr.key(1)).next_obs)
+    found = np.asarray(imagine(ONE, actor, mdp, rows, jr.key(1)).rows.next_obs)
     ensemble, row = dynamics.ensemble, (rows.obs[0], rows.action[0])
     members = np.asarray(jax.vmap(lambda mean: ensemble.next_state(row[0], mean))(ensemble(*row).mean))
     away = np.abs(found[:, None] - members[None]).max(axis=2)

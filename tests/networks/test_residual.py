@@ -6,10 +6,11 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from sombrl.networks.as_steps import steps_of
 from sombrl.networks.mlp import MLP, BroNet, stacked
 from sombrl.networks.normaliser import Normalised, RunningNormaliser
 from sombrl.networks.residual import PublishedBroNet, SimBa, keep_norms, make_body
-from sombrl.networks.steps import run, steps_of
+from sombrl.networks.steps import run
 from tests.networks.test_mlp import X, affine, normed, nudged
 
 BODIES = {

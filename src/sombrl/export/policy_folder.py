@@ -28,9 +28,9 @@ from sombrl.envs.layout import Part
 from sombrl.envs.rc_car import RCCar
 from sombrl.envs.trust import NO_WORD, Word
 from sombrl.export import policy as deployed
-from sombrl.networks.mlp import LAYER_NORM_EPS
+from sombrl.networks.as_steps import steps_of
 from sombrl.networks.normaliser import Normalised
-from sombrl.networks.steps import steps_of
+from sombrl.networks.steps import LAYER_NORM_EPS
 from sombrl.records import RunFault, SombrlError
 from sombrl.storage.files import check_new, new_folder, write_synced
 from sombrl.storage.provenance import versions

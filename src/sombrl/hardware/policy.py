@@ -10,7 +10,7 @@ import numpy as np
 from sombrl.errors import SombrlError
 from sombrl.hardware.backend import START
 from sombrl.hardware.files import Damaged, read_arrays, write_arrays
-from sombrl.networks.steps import ACTIVATIONS, ARRAYS, Step, run, steps_of
+from sombrl.networks.steps import ACTIVATIONS, ARRAYS, Step, run
 
 Policy = Callable[[np.ndarray], np.ndarray]
 """An action in [-1, 1] for one encoded observation."""
@@ -92,6 +92,8 @@ class Actor:
     @staticmethod
     def of(network: Any) -> "Actor":
         """From the network of a policy (`controllers.sac_batches.Policy`)."""
+        from sombrl.networks.as_steps import steps_of  # it brings JAX along, which a car does without
+
         return Actor(tuple(steps_of(network)))
 
     def save(self, path: Path, meta: dict[str, Any] | None = None) -> None:

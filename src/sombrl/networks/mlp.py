@@ -15,13 +15,12 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
+from sombrl.networks.steps import LAYER_NORM_EPS
 from sombrl.records import SombrlError
 
 ActivationName = Literal["relu", "silu", "tanh"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"relu": jax.nn.relu, "silu": jax.nn.silu, "tanh": jnp.tanh}
-
-LAYER_NORM_EPS = 1e-6  # under the variance, as in Flax
 
 Network = TypeVar("Network")
 

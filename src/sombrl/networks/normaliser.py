@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from sombrl.networks import steps
 from sombrl.networks.residual import Body
 
 
@@ -57,7 +58,7 @@ class RunningNormaliser(eqx.Module):
 class Normalised(eqx.Module):
     """A network that sees its input in units of its spread, within ± `LIMIT` of them."""
 
-    LIMIT: ClassVar[float] = 10.0  # a column that never moved in training may move by any number of its stds later
+    LIMIT: ClassVar[float] = steps.LIMIT
 
     normaliser: RunningNormaliser
     network: Body

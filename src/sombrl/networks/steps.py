@@ -7,7 +7,8 @@
 | `remember`   | nothing; puts a copy of x aside          |              |
 | `add`        | adds what was last put aside             |              |
 
-After a linear step or a layer norm comes the step's `activation`.
+After a linear step or a layer norm comes the step's `activation`. `as_steps.py` makes the list; this file needs NumPy
+alone.
 """
 
 import dataclasses
@@ -15,10 +16,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
-
-from sombrl.networks.mlp import LAYER_NORM_EPS, MLP, BroNet, LayerNorm, Linear, ResidualBlock
-from sombrl.networks.normaliser import Normalised
-from sombrl.networks.residual import Body, PublishedBroNet, SimBa
 
 Kind = Literal["normalise", "linear", "layer-norm", "remember", "add"]
 
@@ -36,7 +33,8 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "tanh": np.tanh,
 }
 """As in `mlp.py`."""
-EPS, LIMIT = np.float32(LAYER_NORM_EPS), np.float32(Normalised.LIMIT)
+LAYER_NORM_EPS = 1e-6  # added to the variance, as in Flax
+LIMIT = 10.0  # a column that never moved in training may move by any number of its stds later
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,65 +51,24 @@ class Step:
         return Step(kind, {name: np.asarray(getattr(part, name), np.float32) for name in ARRAYS[kind]}, activation)
 
 
-def steps_of(network: Body | Normalised) -> list[Step]:
-    """The steps of one network."""
-    match network:
-        case Normalised():
-            return [Step.of("normalise", network.normaliser), *steps_of(network.network)]
-        case MLP():
-            first = _normed(network.layers[0], network.norm, network.activation)
-            inside = [Step.of("linear", layer, network.activation) for layer in network.layers[1:-1]]
-            return [*first, *inside, Step.of("linear", network.layers[-1])]
-        case BroNet():
-            steps = _normed(network.first, network.norm, "relu")
-            return [*steps, *_flat(map(_residual, network.blocks)), Step.of("linear", network.last)]
-        case SimBa():
-            end = [Step.of("layer-norm", network.norm), Step.of("linear", network.last)]
-            return [Step.of("linear", network.first), *_flat(map(_residual, network.blocks)), *end]
-        case PublishedBroNet():
-            steps = _normed(network.first.linear, network.first.norm, "relu")
-            blocks = [
-                _block(_normed(first.linear, first.norm, "relu"), _normed(second.linear, second.norm, "none"))
-                for first, second in network.blocks
-            ]
-            return [*steps, *_flat(blocks), Step.of("linear", network.last)]
-
-
 def run(steps: Iterable[Step], x: np.ndarray) -> np.ndarray:
     """The value of the network at one vector."""
     aside: list[np.ndarray] = []
     for step in steps:
         match step.kind:
             case "normalise":
-                x = np.clip((x - step.arrays["mean"]) / step.arrays["std"], -LIMIT, LIMIT)
+                x = np.clip((x - step.arrays["mean"]) / step.arrays["std"], np.float32(-LIMIT), np.float32(LIMIT))
             case "linear":
                 x = x @ step.arrays["weight"] + step.arrays["bias"]
             case "layer-norm":
                 centred = x - np.mean(x)
-                x = centred / np.sqrt(np.mean(centred**2) + EPS) * step.arrays["scale"] + step.arrays["shift"]
+                x = (
+                    centred / np.sqrt(np.mean(centred**2) + np.float32(LAYER_NORM_EPS)) * step.arrays["scale"]
+                    + step.arrays["shift"]
+                )
             case "remember":
                 aside.append(x)
             case "add":
                 x = x + aside.pop()
         x = ACTIVATIONS[step.activation](x)
     return x
-
-
-def _normed(layer: Linear, norm: LayerNorm | None, activation: str) -> list[Step]:
-    """A layer with a norm behind it, if there is one, and then the activation."""
-    if norm is None:
-        return [Step.of("linear", layer, activation)]
-    return [Step.of("linear", layer), Step.of("layer-norm", norm, activation)]
-
-
-def _residual(block: ResidualBlock) -> list[Step]:
-    first = [Step.of("layer-norm", block.norm), Step.of("linear", block.first, "relu")]
-    return _block(first, [Step.of("linear", block.second)])
-
-
-def _block(first: list[Step], second: list[Step]) -> list[Step]:
-    return [Step("remember"), *first, *second, Step("add")]
-
-
-def _flat(lists: Iterable[list[Step]]) -> list[Step]:
-    return [step for steps in lists for step in steps]
