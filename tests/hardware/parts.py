@@ -143,7 +143,7 @@ def served(address, car=None, limits=None, **options):
 @contextlib.contextmanager
 def remote(address, **options):
     """The controller's end, connected."""
-    with contextlib.closing(RemoteBackend(address, **{"patience": 1.0, **options})) as backend:
+    with contextlib.closing(RemoteBackend(address, **{"patience": 20.0, **options})) as backend:
         backend.connect()
         yield backend
 
