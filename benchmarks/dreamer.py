@@ -106,7 +106,7 @@ class Loop:
     """One strategy's training as it is, compiled and learning."""
 
     def __init__(self, kind: Kind, explore: str, size: str, decisions: int, env_workers: int):
-        settings = {"explore": explore, "size": size, "capacity": 50_000, "report_every": decisions}
+        settings: dict[str, Any] = {"explore": explore, "size": size, "capacity": 50_000, "report_every": decisions}
         agent = make("dreamer", kind.task, env_workers=env_workers, decisions=100_000, **settings)
         trainer = agent.trainer
         assert isinstance(trainer, DreamerTrainer)
