@@ -68,12 +68,17 @@ def lipschitz_regret(
     rows: list[LabRow] = []
     for name, (factor, hallucinated) in methods.items():
         seen = lipschitz_run(
-            setting, world, draw, factor=factor, hallucinated=hallucinated, systems=systems, episodes=episodes, seed=seed
+            setting,
+            world,
+            draw,
+            factor=factor,
+            hallucinated=hallucinated,
+            systems=systems,
+            episodes=episodes,
+            seed=seed,
         )
         totals = np.cumsum(np.asarray(seen.loss.simple_regret), axis=1)
-        rows += make_rows(
-            name, env, NAME, decisions[every - 1 :: every], {"lab/regret": totals[:, every - 1 :: every]}
-        )
+        rows += make_rows(name, env, NAME, decisions[every - 1 :: every], {"lab/regret": totals[:, every - 1 :: every]})
         others = {
             "lab/beta": seen.beta,
             "lab/bonus_weight": seen.bonus_weight,
@@ -219,9 +224,7 @@ def _run(
     return everything
 
 
-def _weight(
-    setting: ExactFiniteHorizon, world: GridWorld, system: System, width: Float[Array, ""]
-) -> Float[Array, ""]:
+def _weight(setting: ExactFiniteHorizon, world: GridWorld, system: System, width: Float[Array, ""]) -> Float[Array, ""]:
     """λₙ of the sub-Gaussian lemma."""
     return bonus_weight.sub_gaussian(
         width,

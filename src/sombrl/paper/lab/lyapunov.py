@@ -83,7 +83,11 @@ def switching() -> list[LabRow]:
     minimum = lyapunov_minimum(upper, lower, DRIFT)
     constants = {"lab/lyapunov_minimum": minimum, "lab/c_upper": upper, "lab/c_lower": lower}
     return rows + make_rows(
-        "theory", "switched", NAME, np.zeros(1, int), {metric: np.array([[value]]) for metric, value in constants.items()}
+        "theory",
+        "switched",
+        NAME,
+        np.zeros(1, int),
+        {metric: np.array([[value]]) for metric, value in constants.items()},
     )
 
 

@@ -21,6 +21,7 @@ from sombrl.paper.lab.rows import Rows, curves, distinct, select
 from sombrl.records import SombrlError
 from sombrl.theory import Slope, loglog_slope
 
+
 class LemmaLine(NamedTuple):
     """How the optimism lemma fared in one setting and one env."""
 
@@ -59,7 +60,11 @@ class DecayLine(NamedTuple):
 def lemma_table(rows: Rows) -> list[LemmaLine]:
     """One line per setting and env that the optimism experiment was run on."""
     table = []
-    tried = [row for row in rows if row["metric"].startswith(("lab/lemma_holds", "lab/lemma_both", "lab/calibrated", "lab/required"))]
+    tried = [
+        row
+        for row in rows
+        if row["metric"].startswith(("lab/lemma_holds", "lab/lemma_both", "lab/calibrated", "lab/required"))
+    ]
     for setting, env in distinct(tried, "setting", "env"):
         here = select(tried, setting=setting, env=env)
 
@@ -102,7 +107,9 @@ def regret_table(rows: Rows, metric: str = "lab/regret") -> list[RegretLine]:
     table = []
     kept = select(rows, metric=metric)
     places = distinct(kept, "env", "setting")
-    for setting, env, method in sorted(distinct(kept, "setting", "env", "method"), key=lambda t: places.index(t[1::-1])):
+    for setting, env, method in sorted(
+        distinct(kept, "setting", "env", "method"), key=lambda t: places.index(t[1::-1])
+    ):
         _, values = curves(select(kept, setting=setting, env=env, method=method))
         table.append(
             RegretLine(setting, env, method, float(values[:, -1].mean()), float(values[:, -1].max()), slope_of(values))
