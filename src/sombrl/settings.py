@@ -10,7 +10,7 @@ from sombrl.theory.update_rule import ONE_BIT
 
 UpdateRule = Literal["fixed", "one-bit", "uncertainty"]
 LONGEST = 1000
-"""Decisions between two updates where there is no cap on them: arrays have room for as many as the paper's whole runs."""
+"""Decisions between two updates where there is no cap: arrays have room for as many as the paper's whole runs have."""
 
 
 @dataclasses.dataclass(frozen=True)

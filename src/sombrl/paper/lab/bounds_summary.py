@@ -173,7 +173,7 @@ def update_table(rows: Rows) -> list[UpdateLine]:
     table = []
     for rule in rules:
         chunks = np.array([[length for _, length in seed] for seed in _by_seed(select(lengths, env=rule))])
-        at_common = [float(np.interp(common, *zip(*points, strict=True))) for points in curve[rule]]
+        at_common = [_at(common, points) for points in curve[rule]]
         table.append(
             UpdateLine(
                 rule,
@@ -187,6 +187,12 @@ def update_table(rows: Rows) -> list[UpdateLine]:
             )
         )
     return table
+
+
+def _at(decisions: int, points: list[tuple[float, float]]) -> float:
+    """The value of a curve after so many decisions, on the line between two of its points."""
+    when, values = np.array(points).T
+    return float(np.interp(decisions, when, values))
 
 
 def _by_seed(rows: Rows) -> list[list[tuple[float, float]]]:

@@ -14,7 +14,7 @@ from sombrl.paper.lab.lyapunov import energy, switching
 from sombrl.paper.lab.noise import NOISES, Gaussian, make_noise
 from sombrl.paper.lab.optimism import optimism
 from sombrl.paper.lab.picture import picture
-from sombrl.paper.lab.regret import FACTORS, REACH, Draw, regret
+from sombrl.paper.lab.regret import FACTORS, REACH, Draw, choose, regret
 from sombrl.paper.lab.rows import LabRow
 from sombrl.paper.lab.settings import SETTINGS, ExactFiniteHorizon
 from sombrl.paper.lab.simple_regret import simple_regret
@@ -36,15 +36,17 @@ class Scale:
     episodes: int  # decisions of a run without resets: ten times as many
     scan_systems: int
     scan_episodes: int
-    held_episodes: int  # where every factor is watched at every episode
+    watched_systems: int  # where many policies are valued at every episode
+    watched_episodes: int
+    held_episodes: int  # and that for every factor
     horizons: tuple[int, ...]  # T of the comparison over the horizon
     horizon_episodes: int
 
 
 SCALES: dict[str, Scale] = {
-    "smoke": Scale((1,), 3, 2, 2, 10, 2, 5, 3, (1, 2), 3),  # seconds a cell, nearly all of it compiling
-    "small": Scale((1, 2, 3), 40, 16, 16, 300, 6, 100, 50, (1, 2, 3, 4, 6, 8, 10), 30),
-    "paper": Scale((1, 2, 3), 100, 32, 24, 1000, 12, 300, 200, (1, 2, 3, 4, 6, 8, 10, 12), 100),
+    "smoke": Scale((1,), 3, 2, 2, 10, 2, 5, 2, 5, 3, (1, 2), 3),  # seconds a cell, nearly all of it compiling
+    "small": Scale((1, 2, 3), 40, 16, 16, 300, 6, 100, 8, 100, 30, (1, 2, 4, 8), 30),
+    "paper": Scale((1, 2, 3), 100, 32, 24, 1000, 12, 300, 16, 300, 100, (1, 2, 4, 8, 12), 100),
 }
 
 GRIDS: dict[int, Grid] = {1: Grid(1, 31, 7), 2: Grid(2, 9, 5), 3: Grid(3, 5, 3)}
@@ -213,7 +215,7 @@ def held_cell(setting: str, scale: str) -> list[LabRow]:
     size = scale_of(scale)
     rows: list[LabRow] = []
     for env, (world, draw) in WORLDS.items():
-        sizes = {"systems": size.systems, "episodes": size.held_episodes, "seed": FRESH_SEED}
+        sizes = {"systems": size.watched_systems, "episodes": size.held_episodes, "seed": FRESH_SEED}
         if setting == SUB_GAUSSIAN:
             short = ExactFiniteHorizon(SUB_GAUSSIAN_HORIZON)
             rows += lipschitz_held(short, _tossed(world), draw, env, factors=HELD_SUB_GAUSSIAN, **sizes)
@@ -238,9 +240,9 @@ def lipschitz_cell(env: str, scale: str) -> list[LabRow]:
             "hucrl": (REACH, True),
             "hucrl-theory": (1.0, True),
         },
-        systems=size.systems,
-        episodes=size.episodes,
-        checkpoints=min(size.episodes, 50),
+        systems=size.watched_systems,
+        episodes=size.watched_episodes,
+        checkpoints=min(size.watched_episodes, 50),
         seed=FRESH_SEED,
     )
 
@@ -257,8 +259,8 @@ def lipschitz_factors_cell(scale: str) -> list[LabRow]:
             env,
             methods={f"sombrl x{factor:g}": (factor, False) for factor in SCANNED_SUB_GAUSSIAN},
             systems=size.scan_systems,
-            episodes=size.scan_episodes,
-            checkpoints=min(size.scan_episodes, 10),
+            episodes=size.watched_episodes // 2,
+            checkpoints=min(size.watched_episodes // 2, 10),
             seed=SCAN_SEED,
         )
     return _scanned(rows)
@@ -278,18 +280,23 @@ def lyapunov_cell(scale: str) -> list[LabRow]:
     """Energy that is bounded by a known Lyapunov function, policies that take turns, and the regret there."""
     size = scale_of(scale)
     rows = energy(KNOWN, random_system, "wide", systems=size.systems, seed=FRESH_SEED) + switching()
-    sizes = {
-        "systems": size.systems,
-        "iterations": _iterations("non-episodic", size.episodes),
-        "checkpoints": min(size.episodes, 50),
-        "seed": FRESH_SEED,
-    }
-    ours = {"sombrl": (FACTORS["non-episodic"], False), "greedy": (0.0, False)}
-    known = regret(SETTINGS["non-episodic"], KNOWN, random_system, "wide", methods=ours, **sizes)
-    known += regret(
-        SETTINGS["non-episodic"], KNOWN, random_system, "wide", methods={"hucrl": (REACH, False)}, chooser=hallucinate,
-        **sizes,
-    )  # fmt: skip
+    known: list[LabRow] = []
+    for methods, chooser in (
+        ({"sombrl": (FACTORS["non-episodic"], False), "greedy": (0.0, False)}, choose),
+        ({"hucrl": (REACH, False)}, hallucinate),
+    ):
+        known += regret(
+            SETTINGS["non-episodic"],
+            KNOWN,
+            random_system,
+            "wide",
+            methods=methods,
+            systems=size.systems,
+            iterations=_iterations("non-episodic", size.episodes),
+            checkpoints=min(size.episodes, 50),
+            seed=FRESH_SEED,
+            chooser=chooser,
+        )
     return rows + [row | {"metric": "lab/known_regret"} for row in known if row["metric"] == "lab/regret"]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sombrl.paper.lab.rows import Rows, curves, distinct, select
 from sombrl.paper.lab.bounds_summary import held_table
 from sombrl.paper.lab.regret import FACTORS
+from sombrl.paper.lab.rows import Rows, curves, distinct, select
 from sombrl.paper.lab.summary import decay_table, lemma_table, regret_table
 from sombrl.records import SombrlError
 from sombrl.runs.plots import COLORS
@@ -156,7 +156,7 @@ def draw_system(rows: Rows, figure: Any) -> Any:
 
 
 def draw_bounds(rows: Rows, figure: Any) -> Any:
-    """Simple regret beside its bound; bounds over T; policies that take turns; R_N where the Lyapunov function is known."""
+    """Simple regret beside its bound; bounds over T; policies that take turns; R_N with a known Lyapunov function."""
     kept = select(rows, metric="lab/simple_regret", method="sombrl-theory")
     horizon = select(rows, metric="lab/horizon_bound")
     turns = select(rows, metric="lab/growth")

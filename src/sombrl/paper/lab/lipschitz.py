@@ -31,7 +31,7 @@ from sombrl.records import SombrlError
 from sombrl.theory import bonus_weight, hallucinated_bound
 from sombrl.theory.require import require_nonnegative
 
-POLICIES = 120
+POLICIES = 60
 """Random policies in Π, beside one constant policy per action."""
 
 

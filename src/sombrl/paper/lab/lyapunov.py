@@ -72,13 +72,12 @@ def _energy(
 def switching() -> list[LabRow]:
     """Rows by T: the growth of ‖x‖ per decision when two policies take turns of T decisions; and the T of the theory.
 
-    Each policy has V(x) = √(xᵀPx) with P = Σ_k (AᵀA)ᵏ/γ²ᵏ in the sense of AᵀPA = γ²(P - I): E V(x') <= γ V(x) + K.
+    Each policy has V(x) = √(xᵀPx) with AᵀPA = γ²(P - I): then E V(x') <= γ V(x) + K for additive noise.
     """
     first, second = STABLE, STABLE.T
     lower, upper = _bounds()
     lengths = np.arange(1, LONGEST + 1)
-    cycles = [np.linalg.matrix_power(first, t) @ np.linalg.matrix_power(second, t) for t in lengths]
-    growth = np.array([np.max(np.abs(np.linalg.eigvals(cycle))) ** (0.5 / t) for t, cycle in zip(lengths, cycles)])
+    growth = np.array([_growth(first, second, turn) for turn in lengths.tolist()])
     rows = make_rows("taking-turns", "switched", NAME, lengths, {"lab/growth": growth[None]})
     minimum = lyapunov_minimum(upper, lower, DRIFT)
     constants = {"lab/lyapunov_minimum": minimum, "lab/c_upper": upper, "lab/c_lower": lower}
@@ -89,6 +88,12 @@ def switching() -> list[LabRow]:
         np.zeros(1, int),
         {metric: np.array([[value]]) for metric, value in constants.items()},
     )
+
+
+def _growth(first: np.ndarray, second: np.ndarray, turn: int) -> float:
+    """The growth per decision of `turn` decisions under the one policy and as many under the other."""
+    cycle = np.linalg.matrix_power(first, turn) @ np.linalg.matrix_power(second, turn)
+    return float(np.max(np.abs(np.linalg.eigvals(cycle))) ** (0.5 / turn))
 
 
 def lyapunov_matrix(closed_loop: np.ndarray, drift: float) -> np.ndarray:

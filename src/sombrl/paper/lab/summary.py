@@ -206,7 +206,7 @@ def markdown(rows: Rows) -> str:
             _table(
                 "The one-bit rule in a GP run",
                 ("rule", "decisions", "updates of the model", "decisions between updates: first ten", "last ten",
-                 "longest", "R_N after {} decisions".format(bits[0].common)),
+                 "longest", f"R_N after {bits[0].common} decisions"),
                 [
                     (t.rule, f"{t.decisions:.0f}", str(t.updates), f"{t.first:.1f}", f"{t.last:.1f}",
                      str(t.longest), f"{t.regret:.0f}")
