@@ -188,7 +188,7 @@ def hucrl_cell(setting: str, scale: str) -> list[LabRow]:
             draw,
             env,
             methods={"hucrl": (REACH, False), "hucrl-theory": (1.0, False)},
-            systems=size.systems,
+            systems=size.watched_systems,
             iterations=_iterations(setting, size.episodes),
             checkpoints=min(size.episodes, 50),
             seed=FRESH_SEED,

@@ -1,13 +1,14 @@
 """H-UCRL, and NeoRL where nothing resets: plan in the best of all plausible worlds, f̃ = μₙ + βₙσₙη with |η| <= 1.
 
-On a grid η is one more action that the environment never sees. It takes `ETAS` values, 0 and both ends among them, so
-the plan is exact up to the spacing of η. There is one state dimension: with d there would be `ETAS`ᵈ such actions,
-which is what the paper calls intractable.
+On a grid η is one more action that the environment never sees. It takes `ETAS` values from end to end of the interval,
+or of its part that the edge leaves, and means are rounded to one of `MEANS`: the plan is exact up to these. There is one
+state dimension: with d there would be `ETAS`ᵈ such actions, which is what the paper calls intractable.
 """
 
-import jax
+from typing import NamedTuple
+
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from sombrl.paper.lab.gp import Evidence, GridPosterior, posterior
 from sombrl.paper.lab.planner import Policy
@@ -17,7 +18,24 @@ from sombrl.paper.lab.systems import GridWorld
 from sombrl.paper.lab.tables import Truth, confidence
 from sombrl.records import SombrlError
 
-ETAS = 11
+ETAS = 21
+MEANS = 601
+
+
+class Plausible(NamedTuple):
+    """Where the plausible means lead to: P(x' | mean), and which means there are at (x, u)."""
+
+    landings: Float[Array, "means states"]
+    places: Int[Array, "states actions etas"]
+
+    @property
+    def worlds(self) -> Float[Array, "states actions etas states"]:
+        """P(x' | x, u, η)."""
+        return self.landings[self.places]
+
+    def best(self, value: Float[Array, " states"]) -> Float[Array, "states actions"]:
+        """max over η of E V(x')."""
+        return jnp.max((self.landings @ value)[self.places], axis=-1)
 
 
 def hallucinate(
@@ -35,22 +53,25 @@ def hallucinate(
     now = posterior(basis, evidence)
     width = confidence(world, now)
     reach = method.factor * width
-    worlds = plausible(world, now, reach)
     states, actions = true.reward.shape
-    both = setting.plan(worlds.reshape(states, actions * ETAS, states), jnp.repeat(true.reward, ETAS, axis=1))
+    worlds = plausible(world, now, reach).worlds.reshape(states, actions * ETAS, states)
+    both = setting.plan(worlds, jnp.repeat(true.reward, ETAS, axis=1))
     policy: Policy = both.reshape(-1, states, actions, ETAS).sum(axis=-1)
     return policy, now, width, reach
 
 
-def plausible(
-    world: GridWorld, now: GridPosterior, reach: Float[Array, ""]
-) -> Float[Array, "states actions etas states"]:
-    """P(x' | x, u, η) under μₙ + reach σₙ η."""
-    if world.grid.state_dim != 1:
-        raise SombrlError(f"H-UCRL on a grid has one state dimension, not {world.grid.state_dim}.")
-    etas = jnp.linspace(-1.0, 1.0, ETAS, dtype=jnp.float64)
-
-    def under(eta: Array) -> Array:
-        return world.transition(now.mean + reach * eta * now.std[:, None])
-
-    return jnp.moveaxis(jax.lax.map(under, etas), 0, 2)
+def plausible(world: GridWorld, now: GridPosterior, reach: Float[Array, ""]) -> Plausible:
+    """The worlds μₙ + reach σₙ η."""
+    grid = world.grid
+    if grid.state_dim != 1:
+        raise SombrlError(f"H-UCRL on a grid has one state dimension, not {grid.state_dim}.")
+    # Farther out than this everything lands on the edge, so nothing is lost by looking no farther.
+    outside = grid.half_width + 4.0 * world.noise.size
+    means = jnp.linspace(-outside, outside, MEANS, dtype=jnp.float64)
+    centre = world.known + now.mean
+    ends = (jnp.clip(centre + sign * reach * now.std[:, None], -outside, outside) for sign in (-1.0, 1.0))
+    candidates = jnp.linspace(*ends, ETAS, axis=-1)[:, 0]
+    nearest = jnp.round((candidates + outside) / (2.0 * outside) * (MEANS - 1)).astype(jnp.int32)
+    return Plausible(
+        grid.landings(world.noise, means[:, None]), nearest.reshape(grid.num_states, grid.num_actions, ETAS)
+    )

@@ -249,7 +249,7 @@ def _best_worlds(
 
     def of(policy: Array) -> Array:
         def earlier(value: Array, _: None) -> tuple[Array, None]:
-            ahead = true.reward + jnp.max(worlds @ value, axis=-1)
+            ahead = true.reward + worlds.best(value)
             return jnp.sum(policy[0] * ahead, axis=1), None
 
         zero = jnp.zeros(world.grid.num_states, jnp.float64)
