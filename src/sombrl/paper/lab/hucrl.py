@@ -1,8 +1,8 @@
 """H-UCRL, and NeoRL where nothing resets: plan in the best of all plausible worlds, f̃ = μₙ + βₙσₙη with |η| <= 1.
 
 On a grid η is one more action that the environment never sees. It takes `ETAS` values from end to end of the interval,
-or of its part that the edge leaves, and means are rounded to one of `MEANS`: the plan is exact up to these. There is one
-state dimension: with d there would be `ETAS`ᵈ such actions, which is what the paper calls intractable.
+or of the part of it that the edge leaves, and means are rounded to one of `MEANS`: the plan is exact up to these. There
+is one state dimension: with d there would be `ETAS`ᵈ such actions, which is what the paper calls intractable.
 """
 
 from typing import NamedTuple
