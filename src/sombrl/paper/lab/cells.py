@@ -71,8 +71,12 @@ SCANNED_REACHES = (1e-2, 1e-1, 1.0)
 """The factors on βₙ that were tried for `REACH`."""
 SCANNED_SUB_GAUSSIAN = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 """That λₙ grows as L̄ᵀ, so its factors are smaller."""
-HELD = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
-HELD_SUB_GAUSSIAN = (1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5)
+HELD: dict[str, tuple[float, ...]] = {
+    "finite-horizon": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2),
+    "discounted": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2),
+    "non-episodic": (3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0),
+    SUB_GAUSSIAN: (1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5),
+}
 """The factors with which the lemma is tried again, in halves of a power of ten about those of the figures."""
 KNOWN = GridWorld(Grid(1, 61, 7, half_width=6.0), noise=Gaussian(0.2), contraction=0.5, norm_bound=1.0)
 """So wide that the Lyapunov function keeps the state from the edge, and not the edge itself: K/(1 - a) is below 3."""
@@ -218,9 +222,9 @@ def held_cell(setting: str, scale: str) -> list[LabRow]:
         sizes = {"systems": size.watched_systems, "episodes": size.held_episodes, "seed": FRESH_SEED}
         if setting == SUB_GAUSSIAN:
             short = ExactFiniteHorizon(SUB_GAUSSIAN_HORIZON)
-            rows += lipschitz_held(short, _tossed(world), draw, env, factors=HELD_SUB_GAUSSIAN, **sizes)
+            rows += lipschitz_held(short, _tossed(world), draw, env, factors=HELD[setting], **sizes)
         else:
-            rows += held(SETTINGS[setting], world, draw, env, factors=HELD, **sizes)
+            rows += held(SETTINGS[setting], world, draw, env, factors=HELD[setting], **sizes)
     return rows
 
 
