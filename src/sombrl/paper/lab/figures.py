@@ -91,12 +91,12 @@ def draw_regret(rows: Rows, figure: Any) -> Any:
         middle = np.sqrt(times[0] * times[-1])
         height = np.exp(np.mean(np.log(np.maximum(values.mean(axis=0), 1e-3))))
         axes.plot(times, height * times / middle, ":", color=GREY, linewidth=1)
-        axes.set(xscale="log", yscale="log", title=f"{env}: {setting}")
+        axes.set(xscale="log", yscale="log", title=f"{env}: {setting}", xlabel="decisions")
         if (setting, env) in least:
             held = least[setting, env]
             text = "with none that was tried" if held is None else f"from × {held:g} on"
-            axes.set_xlabel(f"SOMBRL: λₙ × {FACTORS[setting]:g}; the lemma held in\nevery system {text}", fontsize=9)
-        axes.set_xlabel("decisions")
+            scaled = f"SOMBRL: λₙ × {FACTORS[setting]:g}; the lemma held in every system {text}"
+            axes.set_xlabel(f"decisions\n{scaled}", fontsize=9)
         axes.set_ylim(top=10.0 ** (0.55 * len(distinct(here, "method"))) * axes.get_ylim()[1])  # room for the legend
         axes.legend(loc="upper left", fontsize=8.5, title="slope of log R_N over log N", title_fontsize=8.5)
         if j == 0:
