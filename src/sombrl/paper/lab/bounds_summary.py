@@ -153,7 +153,7 @@ def lyapunov_table(rows: Rows) -> list[tuple[str, str, str]]:
             f"{values('energy_bound', 'known').max():.2f}",
             f"{values('energy_largest', 'known').max():.2f}",
         ),
-        ("share of time at the edge", "–", f"{values('energy_at_edge', 'known').max():.1e}"),
+        ("share of time at the edge", "–", f"{max(values('energy_at_edge', 'known').max(), 0.0):.1e}"),
         (
             f"taking turns, C_u = {upper:.2f}, C_l = {lower:.2f}: least T",
             f"{minimum} (growth {at_minimum:.2f})",

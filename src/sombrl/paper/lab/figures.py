@@ -95,7 +95,7 @@ def draw_regret(rows: Rows, figure: Any) -> Any:
         if (setting, env) in least:
             held = least[setting, env]
             text = "with none that was tried" if held is None else f"from × {held:g} on"
-            scaled = f"SOMBRL: λₙ × {FACTORS[setting]:g}; the lemma held in every system {text}"
+            scaled = f"SOMBRL: λₙ × {FACTORS[setting]:g}; the lemma\nheld in every system {text}"
             axes.set_xlabel(f"decisions\n{scaled}", fontsize=9)
         axes.set_ylim(top=10.0 ** (0.55 * len(distinct(here, "method"))) * axes.get_ylim()[1])  # room for the legend
         axes.legend(loc="upper left", fontsize=8.5, title="slope of log R_N over log N", title_fontsize=8.5)
