@@ -9,7 +9,7 @@ from sombrl.agent.make import load
 from sombrl.envs.mountain_car import MountainCar
 from sombrl.exploration.bonus import InformationGain
 from sombrl.records import SombrlError
-from sombrl.settings import Discounted, FiniteHorizon, NonEpisodic, Unsupervised
+from sombrl.settings import LONGEST, Discounted, FiniteHorizon, NonEpisodic, Unsupervised
 from sombrl.theory.update_rule import ONE_BIT
 from tests.dynamics.data import predict
 from tests.small import SMALL, small
@@ -37,6 +37,9 @@ def test_the_discounted_horizon_grows_as_in_the_theorem():
         (lambda: Discounted(0.9, 0), "the episode length"),
         (lambda: FiniteHorizon(0), "the episode length"),
         (lambda: NonEpisodic(0), "--update-every"),
+        (lambda: NonEpisodic(0, "fixed"), "0, no cap, is for --update-rule one-bit"),
+        (lambda: NonEpisodic(0, "one-bit", minimum=1001), "--update-minimum must lie between 1 and 1000"),
+        (lambda: NonEpisodic(-1, "one-bit"), "--update-every"),
         (lambda: NonEpisodic(5, minimum=6), "--update-minimum must lie between 1 and --update-every = 5"),
         (lambda: NonEpisodic(5, "uncertainty", threshold=0.0), "--update-threshold, the C"),
         (lambda: NonEpisodic(5, "uncertainty", threshold=float("inf")), "--update-threshold"),
@@ -57,6 +60,18 @@ def test_update_rules():
     assert NonEpisodic(10, "uncertainty", threshold=2.0).update_due(2.1, 1)
     assert not NonEpisodic(10, "uncertainty", threshold=2.0).update_due(2.0, 1)
     assert not NonEpisodic(10).update_due(1e9, 10)
+
+
+def test_without_a_cap_nothing_but_the_rule_ends_a_chunk():
+    """A threshold that a cap of 4 would never let it reach; √3 a step at most, so at least six steps."""
+    rule = {"update_rule": "uncertainty", "update_threshold": 10.0}
+    lengths = {}
+    for cap in (4, 0):
+        agent = small("pendulum", **ENDLESS | rule | {"update_every": cap})
+        report = next(iter(agent.iterations(1)))
+        lengths[cap] = int(report.chunk.valid.sum())
+    assert lengths == {4: 4, 0: 6}
+    assert NonEpisodic(0, "one-bit").chunk_length(3) == LONGEST
 
 
 def test_the_uncertainty_rule_ends_a_chunk_at_its_sum():

@@ -9,6 +9,8 @@ from sombrl.theory.bonus_weight import discounted_horizon
 from sombrl.theory.update_rule import ONE_BIT
 
 UpdateRule = Literal["fixed", "one-bit", "uncertainty"]
+LONGEST = 1000
+"""Decisions between two updates where there is no cap: arrays have room for as many as the paper's whole runs have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +79,8 @@ class NonEpisodic:
     """One trajectory that is never reset; with hucrl, pets or greedy it is NeoRL, NePETS or NeMean.
 
     The model is updated every `update_every` decisions (the published code), or when enough was gathered under the
-    frozen model since the last update, but not before `minimum` decisions nor after `update_every`:
+    frozen model since the last update, but not before `minimum` decisions nor after `update_every`. With 0 there is
+    no such cap, which the theory has not either, and nothing ends a chunk but the rule (or `LONGEST`):
 
     - one-bit: Σ_t Σ_j ln(1 + σ_j²(z_t)/noise²) > ln 2 (the rule of the proofs);
     - uncertainty: Σ_t ‖σ(z_t)‖ > `threshold`, the C of the main text, normalised units.
@@ -95,12 +98,14 @@ class NonEpisodic:
 
     def __post_init__(self) -> None:
         """At least one decision between updates, and a positive C."""
-        if self.update_every < 1:
-            raise SombrlError(f"--update-every must be at least 1 decision, not {self.update_every}.")
-        if not 1 <= self.minimum <= self.update_every:
+        if self.update_every < 0 or (self.update_every == 0 and self.rule == "fixed"):
             raise SombrlError(
-                f"--update-minimum must lie between 1 and --update-every = {self.update_every}, not {self.minimum}."
+                f"--update-every must be at least 1 decision, not {self.update_every}; 0, no cap, is for --update-rule "
+                "one-bit or uncertainty."
             )
+        if not 1 <= self.minimum <= self.longest:
+            limit = f"--update-every = {self.update_every}" if self.update_every else f"{LONGEST}"
+            raise SombrlError(f"--update-minimum must lie between 1 and {limit}, not {self.minimum}.")
         if self.rule not in ("fixed", "one-bit", "uncertainty"):
             raise SombrlError(f"--update-rule must be fixed, one-bit or uncertainty, not {self.rule!r}.")
         if not (math.isfinite(self.threshold) and self.threshold > 0):
@@ -112,11 +117,11 @@ class NonEpisodic:
     @property
     def longest(self) -> int:
         """No chunk has more decisions than this."""
-        return self.update_every
+        return self.update_every or LONGEST
 
     def chunk_length(self, iteration: int) -> int:
         """Decisions until the next update, at most."""
-        return self.update_every
+        return self.longest
 
     def update_due(self, gathered: float, decisions: int) -> bool:
         """Whether what was gathered in so many decisions is enough to end a chunk early."""

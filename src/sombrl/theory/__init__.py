@@ -10,6 +10,12 @@ from sombrl.theory.confidence import Coverage, beta, calibration, calibration_cu
 from sombrl.theory.information_gain import gain_rate, greedy_information_gain, information_gain
 from sombrl.theory.regret import Slope, discounted_regret, episodic_regret, loglog_slope, nonepisodic_regret
 from sombrl.theory.rkhs import KernelExpansion, project, projected_mean, rkhs_norm
+from sombrl.theory.simple_regret import (
+    hallucinated_bound,
+    hallucinated_growth,
+    simple_regret_bound,
+    simple_regret_factor,
+)
 from sombrl.theory.update_rule import ONE_BIT, information, lyapunov_minimum, update_due
 
 __all__ = [
@@ -27,6 +33,8 @@ __all__ = [
     "episodic_regret",
     "gain_rate",
     "greedy_information_gain",
+    "hallucinated_bound",
+    "hallucinated_growth",
     "information",
     "information_gain",
     "log_det_lower",
@@ -38,5 +46,7 @@ __all__ = [
     "projected_mean",
     "required_beta",
     "rkhs_norm",
+    "simple_regret_bound",
+    "simple_regret_factor",
     "update_due",
 ]

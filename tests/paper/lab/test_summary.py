@@ -8,9 +8,19 @@ import pytest
 from scipy.stats import binomtest
 
 from sombrl.paper.lab import CELLS, PARTS, SCALES, SETTINGS, run
+from sombrl.paper.lab.bounds_summary import (
+    held_table,
+    horizon_table,
+    least,
+    lyapunov_table,
+    simple_regret_table,
+    update_table,
+)
 from sombrl.paper.lab.figures import FIGURES, SIZES
+from sombrl.paper.lab.lyapunov import switching
+from sombrl.paper.lab.proportion import wilson
 from sombrl.paper.lab.rows import KEYS, curves, make_rows
-from sombrl.paper.lab.summary import coverage, decay_table, lemma_table, markdown, regret_table, wilson
+from sombrl.paper.lab.summary import coverage, decay_table, lemma_table, markdown, regret_table
 from sombrl.records import SombrlError
 from sombrl.runs.plots import drawing
 
@@ -61,7 +71,64 @@ def picture_rows():
     return rows
 
 
-ALL = lemma_rows() + regret_rows() + decay_rows() + picture_rows()
+def held_rows():
+    """Factors 0.001, 0.01 and 0.1: the largest holds on every system, the middle one for π* and πₙ."""
+    rows = []
+    for factor, failing in ((0.001, 3), (0.01, 1), (0.1, 0)):
+        for metric, failures in (("lemma_held", failing), ("lemma_held_regret", max(failing - 1, 0))):
+            values = np.array([[float(system >= failures)] for system in range(4)])
+            rows += make_rows(f"sombrl x{factor:g}", "trap", "discounted", np.array([40]), {f"lab/{metric}": values})
+    return rows
+
+
+def simple_rows():
+    """Two systems, two times; at the scaled weight the second system breaks the bound by a factor 2."""
+    rows = []
+    for method, bounds in (("sombrl-theory", [[10.0, 20.0], [40.0, 80.0]]), ("sombrl", [[1.0, 2.0], [2.0, 4.0]])):
+        regret, bound = np.array([[0.5, 0.25], [4.0, 1.0]]), np.array(bounds)
+        shown = {"lab/simple_regret": regret, "lab/simple_regret_bound": bound}
+        held = np.all(regret <= bound, axis=1, keepdims=True)
+        whole = {
+            "lab/simple_regret_held": held,
+            "lab/simple_regret_held_before": held,
+            "lab/simple_regret_factor_worst": np.array([[1e-3], [2e-3]]),
+        }
+        rows += make_rows(method, "random-1d", "discounted", np.array([0, 8]), shown)
+        rows += make_rows(method, "random-1d", "discounted", np.array([8]), whole)
+    return rows
+
+
+def horizon_rows():
+    lengths, rows = np.array([1, 2]), []
+    for method, growth in (("sombrl-theory", 9.0), ("hucrl", 4.0)):
+        names = ("bound_first", "bound", "growth_first", "growth", "regret", "promised")
+        values = {
+            f"lab/horizon_{name}": np.array([[i + 1.0, growth], [i + 1.0, growth]]) for i, name in enumerate(names)
+        }
+        rows += make_rows(method, "random", "sub-gaussian", lengths, values)
+    return rows
+
+
+def lyapunov_rows():
+    each = {"drift_constant": 1.3, "drift_constant_exact": 0.6, "energy_bound": 2.6, "energy_largest": 0.9}
+    energy = {f"lab/{name}": np.full((2, 1), value) for name, value in (each | {"energy_at_edge": 0.0}).items()}
+    rows = make_rows("known", "wide", "non-episodic", np.array([0]), energy)
+    rows += make_rows("sombrl", "wide", "non-episodic", 10 * N, {"lab/known_regret": 3 * SEEDS * N**0.5})
+    return rows + switching()
+
+
+def update_rows():
+    """Two seeds: one-bit with ever longer chunks, and a fixed rule; R_N grows by 2 a decision under either."""
+    rows = []
+    for rule, chunks in (("pendulum one-bit", np.arange(1, 13)), ("pendulum every-10", np.full(4, 10))):
+        when = np.cumsum(chunks)
+        curves = {"rollout/ep_len_mean": np.tile(chunks, (2, 1)), "rollout/regret": np.tile(2.0 * when, (2, 1))}
+        rows += make_rows("optimistic", rule, "non-episodic", when, curves)
+    return rows
+
+
+BOUNDS = held_rows() + simple_rows() + horizon_rows() + lyapunov_rows() + update_rows()
+ALL = lemma_rows() + regret_rows() + decay_rows() + picture_rows() + BOUNDS
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 5), (3, 7), (40, 40), (99, 100)])
@@ -96,6 +163,32 @@ def test_regret_table_finds_the_exponents():
     }
 
 
+def test_the_least_factor():
+    (line,) = held_table(ALL)
+    assert [share.successes for share in line.shares.values()] == [1, 3, 4]
+    assert (line.least, line.least_regret) == (0.1, 0.01)
+    shares = {0.1: wilson(3, 4), 0.01: wilson(4, 4)}
+    assert least(shares) is None  # it held with the smaller factor by luck: not from there on
+
+
+def test_simple_regret_table():
+    theory, scaled = simple_regret_table(ALL)
+    assert (theory.systems.successes, theory.systems.trials, scaled.systems.successes) == (2, 2, 1)
+    np.testing.assert_allclose([theory.median, theory.worst, theory.median_bound], [0.75, 4.0, 30.0])
+    np.testing.assert_allclose([theory.ratio, scaled.ratio, theory.worst_factor], [0.1, 2.0, 2e-3])
+
+
+def test_horizon_lyapunov_and_update_tables():
+    assert [(t.horizon, t.method, t.bound) for t in horizon_table(ALL)] == [
+        (1, "sombrl-theory", 2.0), (1, "hucrl", 2.0), (2, "sombrl-theory", 9.0), (2, "hucrl", 4.0)
+    ]  # fmt: skip
+    assert ("K, all states, actions and systems", "1.30", "0.60") in lyapunov_table(ALL)
+    bit, fixed = update_table(ALL)
+    assert (bit.updates, bit.first, bit.last, bit.longest, bit.decisions) == (12, 5.5, 7.5, 12, 78.0)
+    assert bit.common == fixed.common == 40
+    np.testing.assert_allclose([bit.regret, fixed.regret], [80.0, 80.0])  # between two updates, too
+
+
 def test_markdown_from_a_csv_is_the_same():
     file = io.StringIO()
     writer = csv.DictWriter(file, KEYS)
@@ -107,6 +200,7 @@ def test_markdown_from_a_csv_is_the_same():
     assert "| discounted | random-1d | 93.8% | 25.0% | 3/4 (0.30 to 0.95) |" in text
     assert "| discounted | trap | greedy | 40.0 | 48.0 | 1.00 | 1.00 to 1.00 |" in text
     assert "| discounted | trap | 7.0 |" in text
+    assert "| discounted | trap | 1/4 at 0.001, 3/4 at 0.01, 4/4 at 0.1 | 0.1 | 0.01 |" in text
     assert markdown([]) == ""
 
 
@@ -125,7 +219,13 @@ def test_figures(name, tmp_path):
         with pytest.raises(SombrlError, match="there are no rows"):
             FIGURES[name]([], Figure())
     text = (tmp_path / "figure.svg").read_text()
-    assert {"lemma": "never failed", "regret": "0.50", "unsupervised": "-0.25", "system": "data"}[name] in text
+    assert {
+        "lemma": "never failed",
+        "regret": "0.50",
+        "unsupervised": "-0.25",
+        "system": "data",
+        "bounds": "take turns",
+    }[name] in text
 
 
 def test_cells_have_a_part_and_a_bad_name_is_refused():

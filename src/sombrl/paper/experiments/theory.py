@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sombrl.paper.experiments.base import Cell, Experiment, FunctionCell, Headline, recorded_as
+from sombrl.config.run import RunConfig
+from sombrl.paper.experiments.base import Cell, Experiment, FunctionCell, Headline, TrainCell, recorded_as
 from sombrl.paper.experiments.figures import new_figure, require, select
+from sombrl.paper.experiments.gp import SEEDS, gp_config
 from sombrl.records import SombrlError
 from sombrl.runs.plots import COLORS
 from sombrl.storage.results import Row
@@ -28,13 +30,52 @@ def lab_cell(cell: str, scale: str) -> list[dict[str, Any]]:
 
 
 def lab_cells(scale: str) -> list[Cell]:
-    """One per measurement."""
+    """One per measurement, and the runs of a GP that the one-bit rule updates."""
     from sombrl.paper.lab import CELLS
 
-    return [FunctionCell(name, lab_cell, {"cell": name, "scale": scale}) for name in CELLS]
+    found: list[Cell] = [FunctionCell(name, lab_cell, {"cell": name, "scale": scale}) for name in CELLS]
+    return found + one_bit_cells(scale)
 
 
-def draw_lab(rows: list[Row], figure: str = "regret", size: tuple[float, float] = (13.0, 7.5)) -> Any:
+def one_bit_cells(scale: str) -> list[Cell]:
+    """SOMBRL with a GP on Pendulum without resets: updates by the one-bit rule without a cap, and every 10 decisions.
+
+    With the paper's λ and from the first decision on. At rank 128 σ does not rise again with the data.
+    """
+    rules: dict[str, dict[str, Any]] = {
+        "one-bit": {"update_rule": "one-bit", "update_every": 0},
+        "every-10": {"update_every": 10},
+    }
+    updates = {
+        "smoke": {"one-bit": 3, "every-10": 2},
+        "small": {"one-bit": 300, "every-10": 80},
+        "paper": {"one-bit": 1000, "every-10": 100},
+    }[scale]
+    # Scale small fits two cores: the light planner, and lengthscales refitted every 5th update.
+    options: dict[str, Any] = {} if scale == "smoke" else {"rank": 128, "refit_every": 5 if scale == "small" else 1}
+    return [
+        TrainCell(
+            name=f"gp/{rule}",
+            method="optimistic",
+            env=f"pendulum {rule}",
+            run=RunConfig(
+                env="pendulum",
+                action_repeat=1,
+                setting="non-episodic",
+                episodes=updates[rule],
+                seeds=SEEDS[scale],
+                random_episodes=0,
+                **how,
+            ),
+            config=gp_config("constant-10", "pendulum", scale, horizon=20, least_action=0.0, **options),
+            metrics=("rollout/ep_len_mean", "rollout/average_reward", "rollout/regret"),
+            checkpoint_every=50,
+        )
+        for rule, how in rules.items()
+    ]
+
+
+def draw_lab(rows: list[Row], figure: str = "regret", size: tuple[float, float] = (17.0, 8.0)) -> Any:
     """One of the laboratory's own figures."""
     from sombrl.paper.lab.figures import FIGURES
 
@@ -50,7 +91,7 @@ def lab_report(rows: list[Row]) -> str:
 
 THEORY_LAB = Experiment(
     name="theory-lab",
-    summary="optimism lemma, regret slopes and decay of uncertainty on systems drawn from the prior",
+    summary="lemmas, regret slopes, bounds and decay of uncertainty on systems drawn from the prior",
     figure="sections 5.1 and B, no figure",
     cells=lab_cells,
     draw=draw_lab,
@@ -58,14 +99,17 @@ THEORY_LAB = Experiment(
         "lemma": partial(draw_lab, figure="lemma", size=(13.0, 5.0)),
         "unsupervised": partial(draw_lab, figure="unsupervised", size=(8.0, 5.0)),
         "system": partial(draw_lab, figure="system", size=(8.0, 5.0)),
+        "bounds": partial(draw_lab, figure="bounds", size=(13.0, 8.5)),
     },
     report=lab_report,
 )
 """The theorems checked where everything is computable; the paper proves them and shows no such figure.
 
-Systems drawn from the GP prior itself, with known kernel, norm and noise: the optimism lemma at the theoretical λ, the
-growth of the regret in the three settings against greedy, and the decay of the unsupervised uncertainty. The systems
-and the measurements are in `sombrl.paper.lab`; here they are cells.
+Systems drawn from the GP prior itself, with known kernel, norm and noise: the optimism and simple-regret lemmas at the
+theoretical λ, the growth of the regret in all settings against greedy and H-UCRL, the least λ with which the lemma
+held, bounds over the horizon, a known Lyapunov function, and the decay of the unsupervised uncertainty. The systems and
+the measurements are in `sombrl.paper.lab`; here they are cells. Two cells more train a GP on Pendulum, with the one-bit
+rule and without it.
 """
 
 # rkhs-projection

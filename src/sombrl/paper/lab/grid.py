@@ -80,8 +80,12 @@ class Grid:
         self, noise: AbstractNoise, means: Float[Array, "inputs state"]
     ) -> Float[Array, "states actions states"]:
         """P(ρ(f(x, u) + w) = x') for the f whose values are `means`; rows sum to one."""
-        rows = jax.vmap(functools.partial(self._landing, noise))(means)
-        return rows.reshape(self.num_states, self.num_actions, self.num_states)
+        return self.landings(noise, means).reshape(self.num_states, self.num_actions, self.num_states)
+
+    def landings(self, noise: AbstractNoise, means: Float[Array, "means state"]) -> Float[Array, "means states"]:
+        """P(ρ(mean + w) = x') for any means."""
+        rows: Array = jax.vmap(functools.partial(self._landing, noise))(means)
+        return rows
 
     def _landing(self, noise: AbstractNoise, mean: Float[Array, " state"]) -> Float[Array, " states"]:
         """Where one mean lands: P(index <= j) is the average of the distribution function between j and j + 1."""

@@ -110,12 +110,17 @@ _NAMES = {
 }
 
 
+def shown_episodes(last: int) -> list[int]:
+    """n = 0, 1, 4, 16, 64 and the last."""
+    return [0] + [n for n in range(1, last + 1) if n in (1, 4, 16, 64) or n == last]
+
+
 def lemma_rows(checks: Check, env: str, setting: str, lengths: Sequence[int]) -> list[LabRow]:
     """Rows for n = 0, 1, 4, 16, … episodes and the last; "_always" and "_worst" are over all n. Checks [systems, n]."""
     seen = {f"lab/{_NAMES[field]}": np.asarray(values) for field, values in checks._asdict().items()}
     decisions = np.concatenate([[0], np.cumsum(lengths)])
     last = len(lengths)
-    shown = [0] + [n for n in range(1, last + 1) if n in (1, 4, 16, 64) or n == last]
+    shown = shown_episodes(last)
     rows = make_rows("sombrl", env, setting, decisions[shown], {m: v[:, shown] for m, v in seen.items()})
     always = {
         f"{metric}_always": seen[metric].min(axis=1, keepdims=True) == 1.0

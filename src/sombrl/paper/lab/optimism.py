@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from sombrl.paper.lab.gp import Evidence, posterior
+from sombrl.paper.lab.along import Look, Moment, along
 from sombrl.paper.lab.lemma import Check, check, lemma_on_systems
+from sombrl.paper.lab.planner import Policy, Transition
 from sombrl.paper.lab.policies import random_policy
 from sombrl.paper.lab.rows import LabRow
 from sombrl.paper.lab.settings import AbstractExactSetting
 from sombrl.paper.lab.systems import GridWorld, random_system
-from sombrl.paper.lab.tables import bonus, confidence, truth
-from sombrl.paper.lab.trajectory import rollout
+from sombrl.paper.lab.tables import Truth, bonus
 
 
 def optimism(
@@ -47,41 +47,38 @@ def _watch(
     key: Key[Array, ""],
 ) -> Check:
     """The lemma on one system, for n = 0 … episodes."""
-    system_key, policy_key, run_key = jr.split(key, 3)
-    true = truth(world, random_system(world, key=system_key))
-    constant = setting.constant(world, true.transition, true.reward)
-    candidates = jax.vmap(lambda key: random_policy(world.grid, key=key))(jr.split(policy_key, policies))
 
-    def episode(carry: tuple[Evidence, Array], inputs: tuple[Array, Array]) -> tuple[tuple[Evidence, Array], Check]:
-        evidence, state = carry
-        length, key = inputs
-        now = posterior(basis, evidence)
-        width = confidence(world, now)
-        weight = factor * setting.bonus_weight(width, world, constant)
-        model = world.transition(now.mean)
-        planned = setting.plan(model, true.reward + weight * bonus(world, now))
-        rewards = jnp.stack([true.reward, bonus(world, now)], axis=-1)
+    def prepare(true: Truth, key: Key[Array, ""]) -> Look:
+        candidates = jax.vmap(lambda key: random_policy(world.grid, key=key))(jr.split(key, policies))
 
-        def value(policy: Array) -> tuple[Array, Array]:
-            return (
-                setting.performance(world, true.transition, rewards, policy),
-                setting.performance(world, model, rewards, policy),
-            )
+        def look(moment: Moment) -> Check:
+            values = values_of(setting, world, true, moment, candidates)
+            return check(true, moment.now, moment.width, moment.weight, *values)
 
-        # Not vmap: a batch of linear solves inside a scan can deadlock XLA's thread pool on a CPU.
-        values = jax.tree.map(
-            lambda many, one: jnp.concatenate([many, one[None]]), jax.lax.map(value, candidates), value(planned)
-        )
-        start = jnp.asarray(world.grid.middle, jnp.int32)
-        state, seen = rollout(
-            world, true.residual, planned, start if setting.resets else state, length, longest, key=key
-        )
-        return (evidence.add(basis, *seen, world.noise.size), state), check(true, now, width, weight, *values)
+        return look
 
-    # The lemma is checked once more after the last episode, so there is one more length than episodes.
-    lengths = setting.lengths(episodes + 1)
-    longest = max(lengths)
-    first = Evidence.none(basis.shape[1], world.grid.state_dim), jnp.asarray(world.grid.middle, jnp.int32)
-    checks: Check
-    _, checks = jax.lax.scan(episode, first, (jnp.asarray(lengths, jnp.int32), jr.split(run_key, episodes + 1)))
+    checks: Check = along(setting, world, random_system, episodes, prepare, basis, factor, key=key)
     return checks
+
+
+def values_of(
+    setting: AbstractExactSetting,
+    world: GridWorld,
+    true: Truth,
+    moment: Moment,
+    candidates: Float[Array, "policies stages states actions"],
+) -> tuple[Float[Array, "values 2"], Float[Array, "values 2"]]:
+    """(J, Σₙ) of the candidates and last of πₙ, in the truth and under μₙ."""
+    rewards = jnp.stack([true.reward, bonus(world, moment.now)], axis=-1)
+
+    def value(policy: Policy) -> tuple[Array, Array]:
+        def under(transition: Transition) -> Array:
+            return setting.performance(world, transition, rewards, policy)
+
+        return under(true.transition), under(moment.model)
+
+    # Not vmap: a batch of linear solves inside a scan can deadlock XLA's thread pool on a CPU.
+    in_truth, in_model = jax.tree.map(
+        lambda many, one: jnp.concatenate([many, one[None]]), jax.lax.map(value, candidates), value(moment.planned)
+    )
+    return in_truth, in_model

@@ -1,4 +1,4 @@
-"""Does the regret grow sublinearly? SOMBRL against greedy and Thompson, with exact planning and exact regret.
+"""Does the regret grow sublinearly? SOMBRL against greedy, Thompson and H-UCRL, with exact planning and exact regret.
 
 No Monte Carlo in the regret: J(π*) and J(πₙ) are computed on the true system, and on one trajectory without resets the
 regret is the sum of Bellman gaps,
@@ -30,8 +30,10 @@ from sombrl.theory import information
 from sombrl.theory.require import require_nonnegative
 from sombrl.theory.update_rule import ONE_BIT
 
-FACTORS: dict[str, float] = {"finite-horizon": 1e-3, "discounted": 1e-3, "non-episodic": 1e-2}
+FACTORS: dict[str, float] = {"finite-horizon": 1e-3, "discounted": 1e-3, "non-episodic": 1e-2, "sub-gaussian": 1e-6}
 """What λₙ of the theory is multiplied with: per setting the power of ten that did well in the part "factors"."""
+REACH = 0.1
+"""What βₙ of the theory is multiplied with for H-UCRL, chosen in the same way."""
 
 Draw = Callable[..., System]
 
@@ -41,6 +43,11 @@ class Method(eqx.Module):
 
     factor: Float[Array, ""]
     thompson: Bool[Array, ""]
+
+
+Choice = tuple[planner.Policy, GridPosterior, Float[Array, ""], Float[Array, ""]]
+"""πₙ, the posterior, βₙ and the weight of the method."""
+Chooser = Callable[..., Choice]
 
 
 class Iteration(NamedTuple):
@@ -63,12 +70,13 @@ def regret(
     iterations: int,
     checkpoints: int = 50,
     seed: int = 0,
+    chooser: Chooser | None = None,
 ) -> list[LabRow]:
     """Rows "lab/regret" (cumulative) and what λₙ was made of, for each method on the same systems.
 
     `methods` maps a name to (factor on λₙ, Thompson or not). `iterations` are episodes, or decisions where nothing
     resets; rows come at `checkpoints` equal steps, which leave a log-log slope as it is. Each system has one key, so
-    every method sees the same system and the same random numbers.
+    every method sees the same system and the same random numbers. `chooser` plans instead of `choose`.
     """
     if iterations % checkpoints or systems < 1:
         raise SombrlError(f"{iterations} iterations in {checkpoints} checkpoints: take a multiple, and a system.")
@@ -86,7 +94,8 @@ def regret(
         for name, (factor, thompson) in methods.items():
             method = Method(jnp.asarray(factor, jnp.float64), jnp.asarray(thompson))
             keys = jr.split(jr.key(seed), systems)
-            seen: Iteration = over_systems(experience, (setting, world, draw, iterations), (basis, method), keys)
+            fixed = setting, world, draw, iterations, chooser or choose
+            seen: Iteration = over_systems(experience, fixed, (basis, method), keys)
             totals = np.cumsum(np.asarray(seen.regret), axis=1)
             rows += make_rows(
                 name, env, setting.name, decisions[every - 1 :: every], {"lab/regret": totals[:, every - 1 :: every]}
@@ -117,7 +126,7 @@ def choose(
     evidence: Evidence,
     *,
     key: Key[Array, ""],
-) -> tuple[planner.Policy, GridPosterior, Float[Array, ""], Float[Array, ""]]:
+) -> Choice:
     """πₙ = argmax of r + λₙ‖σₙ‖ under μₙ + w, exactly; with the posterior, βₙ and λₙ."""
     now = posterior(basis, evidence)
     width = confidence(world, now)
@@ -142,6 +151,7 @@ def _episodes(
     world: GridWorld,
     draw: Draw,
     iterations: int,
+    chooser: Chooser,
     basis: Float[Array, "inputs features"],
     method: Method,
     *,
@@ -158,7 +168,7 @@ def _episodes(
     def episode(evidence: Evidence, inputs: tuple[Array, Array]) -> tuple[Evidence, Iteration]:
         length, key = inputs
         choose_key, act_key = jr.split(key)
-        policy, now, width, weight = choose(
+        policy, now, width, weight = chooser(
             setting, world, true, jnp.ones((), jnp.float64), basis, method, evidence, key=choose_key
         )
         value = setting.performance(world, true.transition, kinds, policy)[0]
@@ -177,6 +187,7 @@ def _single_trajectory(
     world: GridWorld,
     draw: Draw,
     iterations: int,
+    chooser: Chooser,
     basis: Float[Array, "inputs features"],
     method: Method,
     *,
@@ -188,7 +199,7 @@ def _single_trajectory(
     gaps, span = bellman_gaps(true)
 
     def fresh(evidence: Evidence, *, key: Array) -> tuple[Array, ...]:
-        policy, now, width, weight = choose(setting, world, true, span, basis, method, evidence, key=key)
+        policy, now, width, weight = chooser(setting, world, true, span, basis, method, evidence, key=key)
         return policy[0], now.std, width, weight, now.information_gain
 
     def decide(carry: tuple[Any, ...], key: Array) -> tuple[tuple[Any, ...], Iteration]:

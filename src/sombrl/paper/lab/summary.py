@@ -1,29 +1,25 @@
 """What the rows say, in numbers: coverage of the lemma, slopes of the regret, decay of the uncertainty.
 
-Everything here takes only rows, so a table can be made again from a CSV.
+Everything here takes only rows, so a table can be made again from a CSV. `bounds_summary` has the lines about bounds.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from sombrl.paper.lab.bounds_summary import (
+    HeldLine,
+    held_table,
+    horizon_table,
+    lyapunov_table,
+    simple_regret_table,
+    update_table,
+)
+from sombrl.paper.lab.proportion import Share, wilson
 from sombrl.paper.lab.rows import Rows, curves, distinct, select
 from sombrl.records import SombrlError
 from sombrl.theory import Slope, loglog_slope
-
-Z95 = 1.959963984540054
-
-
-class Share(NamedTuple):
-    """A proportion with its 95% interval."""
-
-    value: float
-    low: float
-    high: float
-    successes: int
-    trials: int
 
 
 class LemmaLine(NamedTuple):
@@ -61,20 +57,14 @@ class DecayLine(NamedTuple):
     slope: Slope | None
 
 
-def wilson(successes: int, trials: int) -> Share:
-    """The 95% interval of Wilson (1927) for a proportion."""
-    if not 0 <= successes <= trials or trials < 1:
-        raise SombrlError(f"{successes} of {trials} is not a proportion: count trials and successes.")
-    p, z2 = successes / trials, Z95**2 / trials
-    centre = (p + 0.5 * z2) / (1.0 + z2)
-    half = math.sqrt(p * (1.0 - p) * z2 + 0.25 * z2**2) / (1.0 + z2)
-    return Share(p, max(0.0, centre - half), min(1.0, centre + half), successes, trials)
-
-
 def lemma_table(rows: Rows) -> list[LemmaLine]:
     """One line per setting and env that the optimism experiment was run on."""
     table = []
-    tried = [row for row in rows if row["metric"].startswith(("lab/lemma", "lab/calibrated", "lab/required"))]
+    tried = [
+        row
+        for row in rows
+        if row["metric"].startswith(("lab/lemma_holds", "lab/lemma_both", "lab/calibrated", "lab/required"))
+    ]
     for setting, env in distinct(tried, "setting", "env"):
         here = select(tried, setting=setting, env=env)
 
@@ -116,7 +106,10 @@ def regret_table(rows: Rows, metric: str = "lab/regret") -> list[RegretLine]:
     """One line per setting, env and method."""
     table = []
     kept = select(rows, metric=metric)
-    for setting, env, method in distinct(kept, "setting", "env", "method"):
+    places = distinct(kept, "env", "setting")
+    for setting, env, method in sorted(
+        distinct(kept, "setting", "env", "method"), key=lambda t: places.index(t[1::-1])
+    ):
         _, values = curves(select(kept, setting=setting, env=env, method=method))
         table.append(
             RegretLine(setting, env, method, float(values[:, -1].mean()), float(values[:, -1].max()), slope_of(values))
@@ -169,16 +162,58 @@ def markdown(rows: Rows) -> str:
             )
         )
     if scans := regret_table(rows, "lab/scan_regret"):
-        by = {(t.setting, t.env, t.method): t.final for t in scans}
-        methods = [m for (m,) in distinct([{"m": t.method} for t in scans], "m")]
-        places = distinct([{"s": t.setting, "e": t.env} for t in scans], "s", "e")
+        parts += _scans(scans)
+    if lines := held_table(rows):
+        parts.append(_held(lines))
+    if losses := simple_regret_table(rows):
         parts.append(
             _table(
-                "R_N for other factors on λₙ",
-                ("setting", "systems", *(m.replace("sombrl x", "λₙ × ") for m in methods)),
-                [(s, e, *(f"{by[s, e, m]:.1f}" for m in methods)) for s, e in places],
+                "Simple regret",
+                ("setting", "systems", "method", "systems without a failure", "line before", "rₙ: median", "worst",
+                 "bound: median", "largest rₙ/bound", "needed of λₙ: worst"),
+                [
+                    (t.setting, t.env, t.method, _share(t.systems), _share(t.before), f"{t.median:.2g}",
+                     f"{t.worst:.2g}", f"{t.median_bound:.1e}", f"{t.ratio:.1e}", f"{t.worst_factor:.1e}")
+                    for t in losses
+                ],
+            )
+        )  # fmt: skip
+    if horizons := horizon_table(rows):
+        parts.append(
+            _table(
+                "Bounds over the horizon",
+                ("T", "method", "bound at n = 1", "at the last n", "times per decision, n = 1", "last n",
+                 "rₙ: mean", "promised too much"),
+                [
+                    (str(t.horizon), t.method, f"{t.bound_first:.1e}", f"{t.bound:.1e}", f"{t.growth_first:.1f}",
+                     f"{t.growth:.1f}", f"{t.regret:.2f}", f"{t.promised:.3g}")
+                    for t in horizons
+                ],
+            )
+        )  # fmt: skip
+    if known := lyapunov_table(rows):
+        parts.append(_table("A known Lyapunov function", ("what", "known beforehand", "largest that was met"), known))
+    if regrets := regret_table(rows, "lab/known_regret"):
+        parts.append(
+            _table(
+                "Regret with a known Lyapunov function",
+                ("method", "R_N: mean", "worst", "slope of log R_N", "95% interval"),
+                [(t.method, f"{t.final:.1f}", f"{t.worst:.1f}", *_slope(t.slope)) for t in regrets],
             )
         )
+    if bits := update_table(rows):
+        parts.append(
+            _table(
+                "The one-bit rule in a GP run",
+                ("rule", "decisions", "updates of the model", "decisions between updates: first ten", "last ten",
+                 "longest", f"R_N after {bits[0].common} decisions"),
+                [
+                    (t.rule, f"{t.decisions:.0f}", str(t.updates), f"{t.first:.1f}", f"{t.last:.1f}",
+                     str(t.longest), f"{t.regret:.0f}")
+                    for t in bits
+                ],
+            )
+        )  # fmt: skip
     if decays := decay_table(rows):
         names = {"theory": "√(Γ_N³/N)", "sombrl": "SOMBRL, r = 0", "random": "random actions"}
         parts.append(
@@ -189,6 +224,41 @@ def markdown(rows: Rows) -> str:
             )
         )
     return "\n\n".join(parts)
+
+
+def _scans(scans: Sequence[RegretLine]) -> list[str]:
+    """A table for λₙ and one for βₙ."""
+    by = {(t.setting, t.env, t.method): t.final for t in scans}
+    parts = []
+    for method, weight in (("sombrl", "λₙ"), ("hucrl", "βₙ of H-UCRL")):
+        kept = [t for t in scans if t.method.startswith(method)]
+        factors = sorted({float(t.method.partition(" x")[2]) for t in kept})
+        places = distinct([{"s": t.setting, "e": t.env} for t in kept], "s", "e")
+        lines = []
+        for s, e in places:
+            found = (by.get((s, e, f"{method} x{factor:g}")) for factor in factors)
+            lines.append((s, e, *("–" if value is None else f"{value:.1f}" for value in found)))
+        if lines:
+            header = ("setting", "systems", *(f"× {factor:g}" for factor in factors))
+            parts.append(_table(f"R_N for other factors on {weight}", header, lines))
+    return parts
+
+
+def _held(lines: Sequence[HeldLine]) -> str:
+    """How many systems the lemma never failed on; a setting has its own factors."""
+    cells = []
+    for t in lines:
+        counts = ", ".join(f"{share.successes}/{share.trials} at {factor:g}" for factor, share in t.shares.items())
+        cells.append((t.setting, t.env, counts, *(_least(x) for x in (t.least, t.least_regret))))
+    return _table(
+        "The least factor on λₙ with which the lemma held",
+        ("setting", "systems", "systems without a failure", "least factor for all systems", "for π\\* and πₙ alone"),
+        cells,
+    )
+
+
+def _least(factor: float | None) -> str:
+    return "more" if factor is None else f"{factor:g}"
 
 
 def _table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -86,6 +86,11 @@ class GridWorld:
         root = math.sqrt(self.grid.state_dim)
         return root * (self.contraction + root * self.norm_bound / min(self.lengthscales))
 
+    @property
+    def std_lipschitz(self) -> float:
+        """L_σ of ‖σₙ‖, after any data: |σₙ(z) - σₙ(z')| <= ‖k_z - k_z'‖_k <= ‖z - z'‖/ℓ, in a world that rounds."""
+        return self.grid.state_dim / min(self.lengthscales)
+
 
 class System(eqx.Module):
     """What the learner does not know, g*, and the reward: bumps in the state, and a share for small actions."""
