@@ -470,12 +470,13 @@ remote.main([sys.argv[1], "loud:car", "supervisor.speed_cap=1"])
 def test_a_signal_stops_the_car_and_removes_the_socket(name, tmp_path):
     address = str(tmp_path / "car")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
+    number = getattr(signal, name)
+    before = signal.signal(number, signal.default_int_handler)  # a suite in the background, or under nohup, ignores it
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     try:
         process = subprocess.Popen([sys.executable, "-c", LOUD, address], env=environment, **pipes)
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
     try:
         assert process.stdout is not None and process.stdout.readline() == f"serving loud:car at {address}\n"
         backend = RemoteBackend(address, patience=5.0)
