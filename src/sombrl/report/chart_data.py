@@ -57,7 +57,8 @@ def _task(comparison: Comparison, task: Task) -> dict[str, Any]:
 
 
 def _curves(methods: list[str], seeds: ByMethod, **how: Any) -> list[dict[str, Any]]:
-    return [{"m": n, **curve(seeds[method], **how)} for n, method in enumerate(methods) if method in seeds]
+    drawn = [{"m": n, **curve(seeds[method], **how)} for n, method in enumerate(methods) if method in seeds]
+    return [one for one in drawn if one["x"]]  # nothing is left where all values are damaged
 
 
 def _profiles(methods: list[str], overall: Aggregate) -> list[dict[str, Any]]:

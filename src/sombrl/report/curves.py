@@ -33,7 +33,7 @@ def curve(seeds: Mapping[int, Record], points: int = POINTS, lines: bool = False
         content |= {name: _numbers(middle)}
         if np.isfinite(low).any():
             content |= {f"{name}l": _numbers(low), f"{name}h": _numbers(high)}
-    content["n"] = int(number[0]) if (number == number[0]).all() else number.tolist()
+    content["n"] = int(number.max(initial=0)) if len(set(number.tolist())) <= 1 else number.tolist()
     if lines and 1 < len(records) <= SEED_LINES:
         content["s"] = [_numbers(column) for column in values.T]
     return content
