@@ -51,7 +51,7 @@ def with_data(algorithm: str, env: str, **settings) -> Agent:
         state = agent.state
         actor = disturbed(state.controller.actor, agent)
         state = eqx.tree_at(lambda s: s.controller.actor, state, actor)
-        if state.controller.normaliser is not None:
+        if getattr(state.controller, "normaliser", None) is not None:  # a search has none of its own
             seen = jax.vmap(RunningNormaliser.update)(state.controller.normaliser, 3.0 + 2.0 * state.replay.data.obs)
             state = eqx.tree_at(lambda s: s.controller.normaliser, state, seen)
         agent.trainer.replace_state(state)
