@@ -50,6 +50,12 @@ class Replay(eqx.Module):
         """Which rows hold data."""
         return jnp.arange(self.capacity, dtype=jnp.int32) < self.count
 
+    @property
+    def starts(self) -> Bool[Array, " capacity"]:
+        """Which rows an episode begins with, or the data: their state is not where the row before led to."""
+        moved = jnp.any(self.data.obs != jnp.roll(self.data.next_obs, 1, axis=0), axis=1)
+        return moved.at[0].set(True) & self.mask
+
     def grown(self, capacity: int) -> "Replay":
         """The same in a larger buffer, of one seed or several. It must not have overwritten anything yet."""
         axis = self.data.reward.ndim - 1

@@ -11,7 +11,7 @@ from sombrl.config.check import Configuration
 from sombrl.config.kinds import Before
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.horizon_value import HorizonValueConfig
-from sombrl.controllers.icem import ICEM, PRESETS, ICEMConfig, as_fields, cem
+from sombrl.controllers.icem import ICEM, PRESET_FIELDS, ICEMConfig, cem
 from sombrl.controllers.mppi import MPPI, MPPIConfig
 from sombrl.dynamics.base import AbstractLearner
 from sombrl.dynamics.gp import GPConfig, GPLearner
@@ -49,8 +49,7 @@ class GPICEMConfig(Configuration):
     controller: Literal["icem", "cem", "mppi"] = "icem"
     """The planner. cem is icem without its improvements."""
     horizon_value: Annotated[Literal["fitted", "none"], Before("none")] = "fitted"
-    """What a plan is worth beyond its horizon: a value of the task that is fitted inside the model (--value.*), or
-    nothing."""
+    """What a plan is worth beyond its horizon: a value that is fitted inside the model (--value.*), or nothing."""
     gp: GPConfig = dataclasses.field(default_factory=GPConfig)
     icem: ICEMConfig = dataclasses.field(default_factory=_icem)
     mppi: MPPIConfig = dataclasses.field(default_factory=MPPIConfig)
@@ -111,7 +110,7 @@ PAPER: Preset = {
 """The paper's λ and plain plans, with this library's GP and search: what the defaults were before version 0.2."""
 AUTHORS: Preset = {
     **PAPER,
-    **as_fields(PRESETS["pendulum"]),
+    **PRESET_FIELDS["pendulum"],
     "gp.lengthscale": 0.49,  # softplus(N(0, 1)) has its centre at 0.693, and their kernel lacks the factor 1/2
     "gp.lengthscale_prior_std": math.inf,
     "gp.noise_std": 0.0316,
@@ -129,5 +128,5 @@ GP_ICEM = Algorithm(
     build,
     "GP dynamics of bounded rank, planned with iCEM (small state spaces)",
     lacks={**EPISODIC, "schedule=auto": "tunes λ against a policy, and a planner has none: use --schedule constant."},
-    presets={**{name: as_fields(numbers) for name, numbers in PRESETS.items()}, "paper": PAPER, "authors": AUTHORS},
+    presets={**PRESET_FIELDS, "paper": PAPER, "authors": AUTHORS},
 )

@@ -17,7 +17,7 @@ from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts, Preset
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import Before
 from sombrl.controllers.horizon_value import HorizonValueConfig
-from sombrl.controllers.icem import ICEM, PRESETS, ICEMConfig, as_fields
+from sombrl.controllers.icem import ICEM, PRESET_FIELDS, ICEMConfig
 from sombrl.controllers.sac import SAC
 from sombrl.controllers.sac_config import STRONG_NETWORKS, SACConfig
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
@@ -98,7 +98,7 @@ MBPO = Algorithm(
     "an ensemble and a policy that learns from it (SAC); or planned with iCEM",
     lacks=NO_INFORMATION,
     presets={
-        **{name: as_fields(numbers) for name, numbers in PRESETS.items()},
+        **PRESET_FIELDS,
         "authors": {"imagine_by": "noise"},
         "strong": STRONG,
     },

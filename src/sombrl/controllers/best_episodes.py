@@ -31,8 +31,8 @@ class BestEpisodes(eqx.Module):
 
     def found_in(self, replay: Replay) -> "BestEpisodes":
         """Those of a replay."""
-        data, mask, rows = replay.data, replay.mask, jnp.arange(replay.capacity, dtype=jnp.int32)
-        first = jnp.any(data.obs != jnp.roll(data.next_obs, 1, axis=0), axis=1).at[0].set(True) & mask
+        data, mask, first = replay.data, replay.mask, replay.starts
+        rows = jnp.arange(replay.capacity, dtype=jnp.int32)
         episode = jnp.cumsum(first.astype(jnp.int32)) - 1
         returns = jax.ops.segment_sum(jnp.where(mask, data.reward, 0.0), episode, num_segments=replay.capacity)
         lengths = jax.ops.segment_sum(mask.astype(jnp.int32), episode, num_segments=replay.capacity)

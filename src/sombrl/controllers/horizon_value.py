@@ -1,4 +1,4 @@
-"""The value of the task beyond a planner's horizon, found inside the model.
+"""The value of what is planned for beyond a planner's horizon, found inside the model.
 
 A number of visited states, the anchors, form a small decision problem. From each of them one may hold an action for a
 few imagined decisions of the mean model, or do what was really done there. Where that ends, the value is an average of
@@ -248,7 +248,7 @@ def _follow(
     discount: float,
 ) -> Followed:
     """Doing what was really done, from each anchor to the next one of the same episode."""
-    data, last = replay.data, replay.capacity - 1
+    data, starts, last = replay.data, replay.starts, replay.capacity - 1
     longest = -(-replay.capacity // config.anchors)
 
     def one(row: Array, target: Array, exists: Array) -> tuple[Array, Array, Array]:
@@ -258,7 +258,7 @@ def _follow(
             inside = row + offset < target
             obs, action, after = data.obs[at], data.action[at], data.next_obs[at]
             reward = mdp.reward(obs, action, after)
-            connected = jnp.all(after == data.obs[jnp.minimum(at + 1, last)])
+            connected = ~starts[jnp.minimum(at + 1, last)]
             total = jnp.where(inside, total + alive * reward, total)
             alive = jnp.where(inside, alive * discount, alive)
             return (total, alive, there & (connected | ~inside)), None

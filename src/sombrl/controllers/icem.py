@@ -71,17 +71,17 @@ class ICEMConfig(Configuration, prefix="icem"):
         return tuple(max(n, fewest) for n in decayed)
 
 
-def as_fields(config: ICEMConfig) -> dict[str, Any]:
-    """The numbers by the names of the settings of a run ("icem.horizon")."""
-    return {f"{config.prefix}.{name}": value for name, value in asdict(config).items()}
-
-
 PRESETS: dict[str, ICEMConfig] = {
     "light": ICEMConfig(),
     # The published nonepisodic GP runs (opax). They do not carry elites from one decision to the next.
     "pendulum": ICEMConfig(num_samples=500, num_elites=50, iterations=10, horizon=20, shift_elites=False),
     "mountain-car": ICEMConfig(num_samples=1000, num_elites=100, iterations=5, horizon=50, shift_elites=False),
 }
+PRESET_FIELDS: dict[str, dict[str, Any]] = {
+    name: {f"{ICEMConfig.prefix}.{field}": value for field, value in asdict(numbers).items()}
+    for name, numbers in PRESETS.items()
+}
+"""The presets by the names of the settings of a run ("icem.horizon")."""
 
 
 class ICEMState(eqx.Module):

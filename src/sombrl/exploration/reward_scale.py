@@ -39,8 +39,7 @@ def _idle(
     dynamics: AbstractDynamics, task: AbstractTask, replay: Replay, action_dim: int, worst: Float[Array, ""]
 ) -> Float[Array, ""]:
     """The mean reward of doing nothing, from where episodes start. After an end every decision earns the worst."""
-    obs, after = replay.data.obs, replay.data.next_obs
-    first = jnp.any(obs != jnp.roll(after, 1, axis=0), axis=1).at[0].set(True) & replay.mask
+    first = replay.starts
     rows = jnp.nonzero(first, size=STARTS, fill_value=0)[0]
     counted = jnp.arange(STARTS, dtype=jnp.int32) < jnp.sum(first, dtype=jnp.int32)
     action = jnp.zeros(action_dim, jnp.float32)
@@ -55,4 +54,4 @@ def _idle(
         _, rewards = jax.lax.scan(step, (start, jnp.zeros((), bool)), length=DECISIONS)
         return jnp.mean(rewards)
 
-    return jnp.mean(jax.vmap(rest)(obs[rows]), where=counted)
+    return jnp.mean(jax.vmap(rest)(replay.data.obs[rows]), where=counted)
