@@ -338,8 +338,8 @@ def GPICEM(
         start_point: Begin with one point of data, as the authors' GP script does: without an action the first
             state stays as it is. For tasks that start at rest.
         controller: The planner. cem is icem without its improvements.
-        horizon_value: What a plan is worth beyond its horizon: a value of the task that is fitted inside the
-            model (--value.*), or nothing.
+        horizon_value: What a plan is worth beyond its horizon: a value that is fitted inside the model
+            (--value.*), or nothing.
         gp: The GP. Lengthscales and noise are in units of normalised data (mean 0, std 1).
         icem: The knobs of iCEM. The defaults are the `light` preset: two CPU cores.
         mppi: The knobs of MPPI. The defaults cost as much as the `light` preset of iCEM.
