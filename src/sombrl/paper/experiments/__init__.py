@@ -22,6 +22,7 @@ from sombrl.paper.experiments.mbpo_ablations import (
     MBPO_LAMBDA_STRATEGIES,
     MBPO_UPDATES,
 )
+from sombrl.paper.experiments.mbpo_strong import MBPO_STRONG, MBPO_STRONG_ABLATION
 from sombrl.paper.experiments.planning_cost import PLANNING_COST
 from sombrl.paper.experiments.rccar import RCCAR_ABLATION, RCCAR_MARGINS, TOLERANCE_REWARD
 from sombrl.paper.experiments.rccar_real import RCCAR_REAL_REGRESSION
@@ -48,6 +49,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         MBPO_LAMBDA_STRATEGIES,
         MBPO_DMC_TRAP,
         MBPO_UPDATES,
+        MBPO_STRONG,
+        MBPO_STRONG_ABLATION,
         RCCAR_MARGINS,
         RCCAR_ABLATION,
         RCCAR_REAL_REGRESSION,
