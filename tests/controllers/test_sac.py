@@ -393,6 +393,7 @@ KNOBS = {
     "first_norm": True,
     "normalise_observations": True,
     "critics": "two-mean",
+    "critic_output": "bins",
     "batch_size": 5,
     "updates_per_call": 2,
     "imagined": "none",

@@ -212,6 +212,22 @@ def test_weighted_errors():
     np.testing.assert_allclose(loss, np.mean(weight * np.sum((np.asarray(q) - reward) ** 2, axis=0)), rtol=1e-5)
 
 
+@pytest.mark.parametrize("critic", ["plain", "simba"])
+def test_critics_with_bins_begin_at_zero_and_learn_by_cross_entropy(critic):
+    config = replace(TINY, critic=critic, critic_output="bins", imagined="none", init_temperature=1e-6)
+    sac, mdp, replay = SAC(3, config), world(), random_replay()
+    state = sac.init(mdp, key=jr.key(1))
+    rows = replay.sample(6, key=jr.key(3))
+    np.testing.assert_allclose(twin_q(state.critic, rows.obs, rows.action), np.zeros((2, 6)), atol=1e-5)
+    new, metrics = eager(sac, state, mdp, replay, jr.key(2))
+    np.testing.assert_allclose(metrics["policy/critic_loss"], 2 * np.log(101), rtol=1e-4)
+    zero, weight = jnp.zeros(6, jnp.float32), f32(np.arange(6) / 6)
+    batch = CriticRows(rows.obs, rows.action, f32(np.full(6, 7.0)), zero, rows.obs, rows.action, zero, weight)
+    before, after = (critic_loss(s.critic, s.target_critic, batch)[0] for s in (state, new))
+    np.testing.assert_allclose(before, 2 * np.log(101) * np.mean(weight), rtol=1e-4)
+    assert after != before
+
+
 @pytest.mark.parametrize("weight", ["equal", "certainty"])
 @pytest.mark.parametrize(
     ("mix", "batch", "where"), [("half", 6, [0, 0, 0, 1, 1, 1]), ("concatenated", 12, [0] * 6 + [1] * 6)]

@@ -13,7 +13,7 @@ import scipy.stats
 
 from sombrl.dreamer import two_hot
 from sombrl.dreamer.heads import ContinueHead, NormalPolicy, OneHotPolicy, TwoHotHead
-from sombrl.dreamer.symlog import symexp, symlog
+from sombrl.networks.symlog import symexp, symlog
 
 INPUTS, UNITS = 12, 16
 BINS = np.asarray(two_hot.BINS, np.float64)

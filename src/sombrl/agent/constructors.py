@@ -132,6 +132,7 @@ class SACSettings(TypedDict, total=False):
     first_norm: bool
     normalise_observations: bool
     critics: Literal["two-min", "two-mean", "one"]
+    critic_output: Literal["value", "bins"]
     batch_size: int
     updates_per_call: int
     imagined: Literal["one-step", "branched", "none"]

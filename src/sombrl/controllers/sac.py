@@ -40,6 +40,7 @@ from sombrl.controllers.sac_losses import (
 from sombrl.dynamics.base import AbstractVectorDynamics
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.exploration.bonus import NoBonus
+from sombrl.networks import value_bins
 from sombrl.networks.mlp import soft_reset, stacked
 from sombrl.networks.normaliser import Normalised, RunningNormaliser, within_limit
 from sombrl.networks.residual import Body, keep_norms, make_body
@@ -426,9 +427,12 @@ class SAC(AbstractController):
     def _critic(self, mdp: ImaginedMDP, key: Key[Array, ""]) -> Body:
         """All of them, stacked."""
         config, inputs = self.config, self.obs_dim + mdp.action_dim
+        bins = config.critic_output == "bins"  # equal at first: the value of every state and action is 0
+        outputs, gain = (value_bins.NUMBER, 0.0) if bins else (1, None)
 
         def make(*, key: Key[Array, ""]) -> Body:
-            return make_body(config.critic, inputs, config.hidden, 1, first_norm=config.first_norm, key=key)
+            norm = config.first_norm
+            return make_body(config.critic, inputs, config.hidden, outputs, output_gain=gain, first_norm=norm, key=key)
 
         return stacked(make, NUMBERS[config.critics], key=key)
 

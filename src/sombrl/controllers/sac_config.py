@@ -32,6 +32,9 @@ class SACConfig(Configuration, prefix="sac"):
     """Actor and critics see observations less their running mean, divided by their running std, within ±10."""
     critics: Critics = "two-min"
     """Two critics, of which the smaller value counts, or their mean; or a single one."""
+    critic_output: Literal["value", "bins"] = "value"
+    """Critics give the value itself and learn by its squared error; or a distribution over 101 bins whose mean it is,
+    and learn by cross-entropy (TD-MPC2), so that values of any size are learned alike."""
     batch_size: Annotated[int, Ge(1)] = 256
     """Transitions per update."""
     updates_per_call: Annotated[int, Ge(1)] = 5

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from sombrl.networks import value_bins
+
 LOG_STD_BOUNDS = (-10.0, 2.0)
 """Of the Gaussian before the tanh, clipped hard (the authors' code)."""
 LOG_WEIGHT_BOUND = math.log(1e8)
@@ -56,13 +58,28 @@ def sample_actions(
     return jax.vmap(lambda obs, noise: squash(*gaussian(actor, obs), noise))(obs, noise)
 
 
+def outputs_of(
+    critics: Any, obs: Float[Array, "batch obs"], action: Float[Array, "batch plan"]
+) -> Float[Array, "critics batch output"]:
+    """What each critic says: a value, or the logits of its bins. Parameters are stacked, so this is one program."""
+    inputs = jnp.concatenate([obs, action], axis=1)
+    outputs: Array = jax.vmap(lambda critic: jax.vmap(critic)(inputs))(critics)
+    return outputs
+
+
+def values_of(outputs: Float[Array, "critics batch output"]) -> Float[Array, "critics batch"]:
+    """The value of each critic."""
+    if outputs.shape[-1] == 1:
+        return outputs[..., 0]
+    values: Array = jax.vmap(jax.vmap(value_bins.value))(outputs)
+    return values
+
+
 def twin_q(
     critics: Any, obs: Float[Array, "batch obs"], action: Float[Array, "batch plan"]
 ) -> Float[Array, "critics batch"]:
-    """The value of each critic. Their parameters are stacked, so this is one program."""
-    inputs = jnp.concatenate([obs, action], axis=1)
-    q: Array = jax.vmap(lambda critic: jax.vmap(critic)(inputs)[:, 0])(critics)
-    return q
+    """The value of each critic at each state and action."""
+    return values_of(outputs_of(critics, obs, action))
 
 
 def value_of(q: Float[Array, "critics batch"], critics: Critics) -> Float[Array, " batch"]:
@@ -98,10 +115,15 @@ def critic_target(target_critics: Any, rows: CriticRows, critics: Critics = "two
 def critic_loss(
     critics: Any, target_critics: Any, rows: CriticRows, kind: Critics = "two-min"
 ) -> tuple[Float[Array, ""], Float[Array, "critics batch"]]:
-    """mean w ((Q₁ - y)² + (Q₂ - y)²), and Q itself."""
+    """mean w ((Q₁ - y)² + (Q₂ - y)²), or of cross-entropies where critics have bins; and Q itself."""
     target = jax.lax.stop_gradient(critic_target(target_critics, rows, kind))
-    q = twin_q(critics, rows.obs, rows.action)
-    errors = jnp.sum((q - target[None]) ** 2, axis=0)
+    outputs = outputs_of(critics, rows.obs, rows.action)
+    q = values_of(outputs)
+    if outputs.shape[-1] == 1:
+        errors = jnp.sum((q - target[None]) ** 2, axis=0)
+    else:
+        per_critic = jax.vmap(jax.vmap(value_bins.loss), in_axes=(0, None))(outputs, target)
+        errors = jnp.sum(per_critic, axis=0)
     return jnp.mean(errors if rows.weight is None else rows.weight * errors), q
 
 

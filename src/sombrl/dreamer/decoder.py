@@ -14,7 +14,7 @@ from sombrl.dreamer.convolution import Conv, Resolution, unfold
 from sombrl.dreamer.encoder import HALVINGS, LAYERS, MULTIPLIERS, CnnName, innermost, named_parts, numbers_in
 from sombrl.dreamer.rssm import Latent
 from sombrl.dreamer.sizes import Size
-from sombrl.dreamer.symlog import symlog
+from sombrl.networks.symlog import symlog
 from sombrl.envs.layout import Part
 from sombrl.records import SombrlError
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Key, Shaped
 from sombrl.dreamer.blocks import MLP, RMSNorm
 from sombrl.dreamer.convolution import Conv, fold
 from sombrl.dreamer.sizes import Size
-from sombrl.dreamer.symlog import symlog
+from sombrl.networks.symlog import symlog
 from sombrl.envs.layout import Part
 from sombrl.records import SombrlError
 

@@ -123,10 +123,9 @@ def make_body(
 ) -> Body:
     """A new network by its name; `first_norm` is for those that do not normalise anyhow."""
     match name:
-        case "simba":
-            return SimBa(inputs, hidden, outputs, key=key)
-        case "bronet":
-            return PublishedBroNet(inputs, hidden, outputs, key=key)
+        case "simba" | "bronet":
+            residual = SimBa if name == "simba" else PublishedBroNet
+            return residual(inputs, hidden, outputs, output_gain=1.0 if output_gain is None else output_gain, key=key)
         case _:
             make = BroNet if name == "bro" else MLP
             return make(inputs, hidden, outputs, output_gain=output_gain, first_norm=first_norm, key=key)

@@ -105,6 +105,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "four-updates": {"sac__updates_per_call": 4},
     "wide": {"sac__hidden": (256, 256, 256)},
     "expansion-3": {"sac__critic_expansion": 3},
+    "bins": {"sac__critic_output": "bins"},
+    "projected": {"sac__project_weights": True, "sac__weight_decay": 0.0},
 }
 ABLATED = {"smoke": "pendulum", "small": "pendulum", "paper": "walker-run"}
 ABLATION_DECISIONS, ABLATION_SEEDS = 15_000, 3
