@@ -14,8 +14,8 @@ from sombrl.dreamer.convolution import Conv, Resolution, unfold
 from sombrl.dreamer.encoder import HALVINGS, LAYERS, MULTIPLIERS, CnnName, innermost, named_parts, numbers_in
 from sombrl.dreamer.rssm import Latent
 from sombrl.dreamer.sizes import Size
-from sombrl.networks.symlog import symlog
 from sombrl.envs.layout import Part
+from sombrl.networks.symlog import symlog
 from sombrl.records import SombrlError
 
 ENLARGING: dict[str, Resolution] = {"head": "repeat", "paper": "zeros"}

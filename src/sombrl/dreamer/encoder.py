@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, Key, Shaped
 from sombrl.dreamer.blocks import MLP, RMSNorm
 from sombrl.dreamer.convolution import Conv, fold
 from sombrl.dreamer.sizes import Size
-from sombrl.networks.symlog import symlog
 from sombrl.envs.layout import Part
+from sombrl.networks.symlog import symlog
 from sombrl.records import SombrlError
 
 CnnName = Literal["head", "paper"]

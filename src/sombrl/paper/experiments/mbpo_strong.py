@@ -18,7 +18,6 @@ from sombrl.paper.experiments.mbpo import (
     LAST_WEIGHT,
     MBPO_LOOKS,
     METRICS,
-    RETURN,
     RETURNS,
     SIGMA,
     decisions_of,
