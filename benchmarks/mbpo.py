@@ -49,13 +49,22 @@ class Size:
 SIZES = {
     "pendulum": Size(3, 1, 256, 24),
     "cartpole": Size(5, 1, 256, 24, "dmc:cartpole-swingup_sparse"),
+    "walker": Size(24, 6, 256, 24, "dmc:walker-run"),
     "humanoid": Size(67, 21, 512, 8, "dmc:humanoid-walk"),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "optimistic": {},
     "greedy": {"explore": "greedy"},
     "greedy, 1 member": {"explore": "greedy", "ensemble": {"members": 1}},
+    "strong": {"preset": "strong"},
+    "strong, greedy": {"preset": "strong", "explore": "greedy"},
+    "strong, plans": {"preset": "strong", "controller": "sac-mppi"},
 }
+RATIOS = (
+    *(("optimistic", "greedy"), ("optimistic", "greedy, 1 member")),
+    *(("strong", "strong, greedy"), ("strong, plans", "strong")),
+)
+"""What optimism costs, and what plans do."""
 THEIRS = {"pendulum": {"min_ms": 93.0, "cpu_ms": 170.0}, "humanoid": {"min_ms": 368.6, "cpu_ms": 713.0}}
 """The authors' MBPO-Optimistic (ombrl 4b0c5c3, JAX 0.6.2), updates only, per decision of one seed, least of 5 blocks:
 measured by us on 2 cores of a virtualised AMD EPYC (2.6 GHz, AVX-512), which other work disturbed. Where wall and CPU
@@ -86,19 +95,11 @@ class StandIn(gymnasium.Env):
 
 
 def agent(size: Size, env: Any, seeds: int, window: int, variant: dict[str, Any], **settings: Any) -> Agent:
-    """MBPO of that size; everything else is its default."""
-    hidden = (size.width, size.width)
-    ensemble = {"hidden": hidden} | variant.get("ensemble", {})
-    settings = settings | {name: value for name, value in variant.items() if name != "ensemble"}
-    return make(
-        *("mbpo", env),
-        seeds=seeds,
-        decisions=CAPACITY,
-        report_every=window,
-        ensemble=ensemble,
-        sac={"hidden": hidden},
-        **settings,
-    )
+    """MBPO of that size, or of a preset's; everything else is its default."""
+    hidden = {"hidden": (size.width, size.width)}
+    own = {"sac": {} if "preset" in variant else hidden, "ensemble": hidden | variant.get("ensemble", {})}
+    run = {"seeds": seeds, "decisions": CAPACITY, "report_every": window}
+    return make("mbpo", env, **(settings | variant | own | run))
 
 
 def stand_in(size: Size, seeds: int, window: int, variant: dict[str, Any]) -> Agent:
@@ -198,10 +199,10 @@ def window_of(size: Size, seeds: int) -> int:
     return max(3, size.window // seeds) if jax.default_backend() == "cpu" else 100
 
 
-def optimism(runs: dict[str, Run]) -> dict[str, dict[str, float]]:
-    """How many times as long optimism takes as greed."""
-    names = [name for name in runs if name != "optimistic"]
-    return {f"optimistic / {name}": ratio(runs["optimistic"].blocks, runs[name].blocks) for name in names}
+def ratios(runs: dict[str, Run]) -> dict[str, dict[str, float]]:
+    """How many times as long one variant takes as another."""
+    pairs = [(above, below) for above, below in RATIOS if above in runs and below in runs]
+    return {f"{above} / {below}": ratio(runs[above].blocks, runs[below].blocks) for above, below in pairs}
 
 
 def against_theirs(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -243,19 +244,19 @@ def first_decisions(size: Size) -> None:
 
 
 def bench_stand_in(args: argparse.Namespace, compilations: Compilations) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The rows of every size and number of seeds, and what optimism costs there."""
+    """The rows of every size and number of seeds, and what optimism and plans cost there."""
     rows: dict[str, dict[str, Any]] = {}
     costs = {}
     for name in args.sizes:
         for seeds in args.seeds:
             size, window = SIZES[name], window_of(SIZES[name], seeds)
             makers: dict[str, Callable[[], Agent]] = {
-                variant: functools.partial(stand_in, size, seeds, window, settings)
-                for variant, settings in VARIANTS.items()
+                variant: functools.partial(stand_in, size, seeds, window, VARIANTS[variant])
+                for variant in args.variants
             }
             runs = measure(makers, args.rounds, compilations)
             rows |= {f"{name} · {variant} · {seeds}": run.row() for variant, run in runs.items()}
-            costs[f"{name} · {seeds}"] = optimism(runs)
+            costs[f"{name} · {seeds}"] = ratios(runs)
     return rows, costs
 
 
@@ -285,6 +286,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["pendulum", "humanoid"])
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1], help="numbers of seeds to train together")
     parser.add_argument("--rounds", type=int, default=5, help="blocks of every variant, in turn")
     parser.add_argument("--dmc", action="store_true", help="also the loop on the suite's task of each size")

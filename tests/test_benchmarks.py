@@ -46,9 +46,7 @@ def test_mbpo_tables():
     cells = optimistic.row()
     assert cells["min_ms"] == pytest.approx(2000) and cells["ms_per_seed"] == pytest.approx(400)
     assert cells["stages_ms"] == {"improve": pytest.approx(1500)}  # those of the least disturbed block, not the first
-    assert mbpo.optimism({"optimistic": optimistic, "greedy": run(FAST, 5)}) == {
-        "optimistic / greedy": ratio(SLOW, FAST)
-    }
+    assert mbpo.ratios({"optimistic": optimistic, "greedy": run(FAST, 5)}) == {"optimistic / greedy": ratio(SLOW, FAST)}
     rows = {"humanoid · optimistic · 5": cells, "humanoid · greedy · 5": cells, "cartpole · optimistic · 5": cells}
     times = {"min": 5 * 368.6 / 2000, "cpu": 5 * 713 / 4000}
     assert mbpo.against_theirs(rows) == {"humanoid · optimistic · 5": pytest.approx(times)}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sombrl.controllers import ICEM, MPPI, ICEMConfig, MPPIConfig, cem
-from sombrl.controllers.horizon_value import HorizonValueConfig, ValueFit, fit, propose
+from sombrl.controllers.horizon_value import HorizonValueConfig, ValueFit, fit
 from sombrl.controllers.rollout import better_start, score_candidates
 from sombrl.exploration.bonus import EpistemicNorm
 from sombrl.records import AbstractTask, Transition
@@ -180,14 +180,14 @@ def test_without_data_there_is_no_value():
 
 def test_its_plan_goes_to_the_goal():
     value = fitted(line(), visited(GRID))
-    np.testing.assert_array_equal(propose(value, line(), f32([0.0]), 12)[0], np.ones((12, 1)))
+    np.testing.assert_array_equal(value.propose(line(), f32([0.0]), 12)[0], np.ones((12, 1)))
 
 
 def test_the_search_starts_with_the_better_plan():
     mdp, value = line(), fitted(line(), visited(GRID))
     for warm in (jnp.zeros((5, 1), jnp.float32), jnp.ones((5, 1), jnp.float32)):
         plan, score = better_start(mdp, f32([1.6]), warm, value, particles=1, key=jr.key(0))
-        every = jnp.concatenate([warm[None], propose(value, mdp, f32([1.6]), 5)])
+        every = jnp.concatenate([warm[None], value.propose(mdp, f32([1.6]), 5)])
         scores = score_candidates(mdp, f32([1.6]), every, particles=1, value=value, key=jr.key(0))
         assert float(score) == float(jnp.max(scores))
         np.testing.assert_array_equal(plan, jnp.ones((5, 1)))

@@ -129,15 +129,18 @@ class Agent:
         state: PredictState | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = True,
+        plan: str | None = None,
     ) -> tuple[np.ndarray, PredictState]:
         """The action, in the environment's own units, of the first seed's agent, as in Stable-Baselines3.
 
         `deterministic` acts for the task alone, by the mean model or the policy's likeliest action; otherwise as in
-        training. Takes one observation or a batch of them. Hand `state` back with the next call, and say where
+        training. `plan` is mppi or icem for short plans from the policy of mbpo, none for the policy alone; default: as
+        trained. Takes one observation or a batch of them. Hand `state` back with the next call, and say where
         episodes start: plans are warm-started, and recurrent models remember what they saw.
         """
         obs, single = self.envs.spec.obs_layout.rows(observation)
-        policy = self.trainer.policy("task" if deterministic else "explore", rows=(0,))
+        mode: Mode = "task" if deterministic else "explore"
+        policy = self.trainer.policy(mode, (0,)) if plan is None else self.trainer.planned_policy(plan, mode, (0,))
         first = np.zeros(len(obs), bool) if episode_start is None else np.asarray(episode_start, bool)
         if state is None or (state.mode, state.rows) != (policy.mode, len(obs)):
             state, first = PredictState(policy.mode, len(obs), policy.begin(len(obs))), np.ones(len(obs), bool)
@@ -151,13 +154,15 @@ class Agent:
         *,
         explore: bool = False,
         task: str | AbstractTask | None = None,
+        plan: str | None = None,
         on_step: OnStep | None = None,
     ) -> np.ndarray:
         """Returns of whole episodes, [episodes, seeds], on fresh environments and starts never trained on.
 
         Acts for the task alone, or as in training when `explore`. A `task`, one of the environment's downstream tasks
         by name or any other, is planned for and paid instead of its own: zero-shot, because the model knows the
-        dynamics already. Training is not touched. `on_step(envs, decision)` sees the environments.
+        dynamics already. `plan` as for `predict`. Training is not touched. `on_step(envs, decision)` sees the
+        environments.
         """
         if episodes < 1:
             raise SombrlError(f"evaluate needs at least 1 episode, not {episodes}.")
@@ -166,7 +171,7 @@ class Agent:
         mode: Mode = "explore" if explore else "task"
         if task is not None:
             mode = self.downstream_task(task) if isinstance(task, str) else task
-        return self.trainer.returns(mode, episodes, on_step=on_step)
+        return self.trainer.returns(mode, episodes, on_step=on_step, plan=plan)
 
     def max_uncertainty(self, episodes: int) -> np.ndarray:
         """Σ*_N, the largest Σ‖σ_N‖ that a policy meets in an episode, [episodes, seeds]: how much is left to learn.

@@ -19,6 +19,7 @@ from sombrl.algorithms.sim_fsvgd import SimFSVGDConfig
 from sombrl.controllers.horizon_value import HorizonValueConfig
 from sombrl.controllers.icem import ICEMConfig
 from sombrl.controllers.mppi import MPPIConfig
+from sombrl.controllers.planned_policy import PlanConfig
 from sombrl.controllers.policy_search import PolicySearchConfig
 from sombrl.controllers.sac_config import SACConfig
 from sombrl.dreamer.config import DreamerConfig
@@ -162,6 +163,18 @@ class SACSettings(TypedDict, total=False):
     soft_reset_every: int | None
     reset_mix: float
     reset_policy: bool
+
+
+class PlanSettings(TypedDict, total=False):
+    """Fields of PlanConfig, by name."""
+
+    horizon: int
+    num_samples: int
+    iterations: int
+    proposals: int
+    init_std: float
+    temperature: float
+    particles: int
 
 
 class ParticleSettings(TypedDict, total=False):
@@ -389,15 +402,16 @@ def MBPO(
     sigma_units: Literal["normalised", "physical"] = "normalised",
     imagine_by: Literal["mean", "noise", "samples"] = "mean",
     beta: float = 2.0,
-    controller: Literal["sac", "icem"] = "sac",
+    controller: Literal["sac", "sac-mppi", "sac-icem", "icem", "mppi"] = "sac",
     horizon_value: Literal["fitted", "none"] = "fitted",
     capacity: int = 1000000,
     ensemble: EnsembleConfig | EnsembleSettings = EnsembleConfig(soft_reset_every=500000),
     sac: SACConfig | SACSettings = SACConfig(),
     icem: ICEMConfig | ICEMSettings = ICEMConfig(),
     value: HorizonValueConfig | HorizonValueSettings = HorizonValueConfig(),
+    plan: PlanConfig | PlanSettings = PlanConfig(),
 ) -> Agent:
-    """An ensemble and a policy that learns from it (SAC); or planned with iCEM.
+    """An ensemble and a policy that learns from it (SAC), also with short plans; or planned with iCEM.
 
     Args:
         env: A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.
@@ -454,8 +468,10 @@ def MBPO(
             plus the model's noise (as the paper defines its objective); or by samples of the posterior, as pets
             always does. Planners need particles for the last two, so they cost as much as pets.
         beta: hucrl: the planner chooses the most favourable dynamics within ± this many standard deviations.
-        controller: Learn a policy, or plan. The first is MBPO, the second PETS.
-        horizon_value: Planner: what a plan is worth beyond its horizon. A value that is fitted inside the model
+        controller: Learn a policy and act by it (sac: MBPO); learn it and act by short plans that begin with it
+            and end in its critics, found by MPPI or iCEM (sac-mppi, in short mppi; sac-icem; --plan.*); or plan
+            alone (icem: PETS).
+        horizon_value: icem: what a plan is worth beyond its horizon. A value that is fitted inside the model
             (--value.*), or nothing.
         capacity: Transitions kept per seed; the oldest are overwritten.
         ensemble: The ensemble. The defaults are those of the authors' MBPO; noise is in units of normalised
@@ -463,6 +479,7 @@ def MBPO(
         sac: Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC.
         icem: The knobs of iCEM. The defaults are the `light` preset: two CPU cores.
         value: The value beyond the horizon of a planner.
+        plan: Short plans around a policy. The defaults cost about two updates of a small SAC.
     """
     ...
 

@@ -1,7 +1,8 @@
 """MBPO-Optimistic and its family: SAC on real and imagined transitions of an ensemble (section 5.3, appendix D.2).
 
 `--explore` decides which of the family it is: optimistic, greedy (MBPO-Mean) or pets (MBPO-PETS). With
-`--controller icem` the ensemble is planned with instead, as PETS does.
+`--controller sac-mppi` the policy is learned in the same way, and decisions are short plans that begin with it and end
+in its critics. With `--controller icem` there is no policy: the ensemble is planned with, as PETS does.
 
 MBPO-PETS draws a member for every row of a batch; the authors' code draws one for a whole batch. MBPO-Optimistic and
 MBPO-Mean imagine by the mean alone; the authors' code adds noise of 1e-3, as `--imagine-by noise` does.
@@ -16,8 +17,10 @@ from annotated_types import Ge
 from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts, Preset
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import Before
+from sombrl.controllers.base import AbstractController
 from sombrl.controllers.horizon_value import HorizonValueConfig
 from sombrl.controllers.icem import ICEM, PRESET_FIELDS, ICEMConfig
+from sombrl.controllers.planned_policy import PlanConfig, PlannedPolicy
 from sombrl.controllers.sac import SAC
 from sombrl.controllers.sac_config import STRONG_NETWORKS, SACConfig
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
@@ -38,10 +41,11 @@ class MBPOConfig(Configuration):
     """An ensemble of neural networks, and a policy that learns from it and from the world."""
 
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_explore)
-    controller: Literal["sac", "icem"] = "sac"
-    """Learn a policy, or plan. The first is MBPO, the second PETS."""
+    controller: Literal["sac", "sac-mppi", "sac-icem", "icem", "mppi"] = "sac"
+    """Learn a policy and act by it (sac: MBPO); learn it and act by short plans that begin with it and end in its
+    critics, found by MPPI or iCEM (sac-mppi, in short mppi; sac-icem; --plan.*); or plan alone (icem: PETS)."""
     horizon_value: Annotated[Literal["fitted", "none"], Before("none")] = "fitted"
-    """Planner: what a plan is worth beyond its horizon. A value that is fitted inside the model (--value.*), or
+    """icem: what a plan is worth beyond its horizon. A value that is fitted inside the model (--value.*), or
     nothing."""
     capacity: Annotated[int, Ge(1)] = 1_000_000
     """Transitions kept per seed; the oldest are overwritten."""
@@ -49,6 +53,7 @@ class MBPOConfig(Configuration):
     sac: SACConfig = dataclasses.field(default_factory=SACConfig)
     icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
     value: HorizonValueConfig = dataclasses.field(default_factory=HorizonValueConfig)
+    plan: PlanConfig = dataclasses.field(default_factory=PlanConfig)
 
 
 def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
@@ -66,12 +71,20 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     if planning:  # the steps of a whole chunk at once
         ensemble = dataclasses.replace(ensemble, steps_per_fit=ensemble.steps_per_fit * setting.longest)
     value = config.value.build(setting, spec.obs_dim, spec.action_dim) if config.horizon_value == "fitted" else None
+    sac = SAC(spec.obs_dim, tuned(config.sac, config.explore))
+    plans: dict[str, AbstractController] = {
+        "none": sac,
+        "mppi": PlannedPolicy(sac, config.plan, "mppi"),
+        "icem": PlannedPolicy(sac, config.plan, "icem"),
+    }
+    name = "none" if config.controller == "sac" else config.controller.removeprefix("sac-")
     return Parts(
         learner=EnsembleLearner(spec.obs_dim, spec.action_dim, True, ensemble),
         exploration=config.explore.build(setting, spec.obs_dim),
-        controller=ICEM(config.icem, value) if planning else SAC(spec.obs_dim, tuned(config.sac, config.explore)),
+        controller=ICEM(config.icem, value) if planning else plans[name],
         capacity=config.capacity,
         online=not planning,
+        plans={} if planning else plans,
     )
 
 
@@ -95,7 +108,7 @@ MBPO = Algorithm(
     "mbpo",
     MBPOConfig,
     build,
-    "an ensemble and a policy that learns from it (SAC); or planned with iCEM",
+    "an ensemble and a policy that learns from it (SAC), also with short plans; or planned with iCEM",
     lacks=NO_INFORMATION,
     presets={
         **PRESET_FIELDS,

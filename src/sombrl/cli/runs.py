@@ -61,6 +61,7 @@ def evaluate(
     episodes: int = 10,
     explore: bool = False,
     task: str | None = None,
+    plan: Literal["mppi", "icem", "none"] | None = None,
     video: Path | None = None,
     env: Env = None,
     trust: bool = False,
@@ -72,6 +73,8 @@ def evaluate(
         episodes: Episodes per seed.
         explore: Plan with the exploration strategy of the run; default: for the task alone, by the mean.
         task: Plan for this downstream task of the environment instead of its own, and score by its reward.
+        plan: mbpo: act by short plans that begin with the policy and end in its critics (mppi, icem), or by the policy
+            alone (none); default: as it was trained.
         video: Also film the first seed's first episode (.gif or .mp4).
         env: The run's environment again, where that is module:Id: a file may not choose what is imported.
         trust: Run whatever code the folder names.
@@ -80,7 +83,7 @@ def evaluate(
 
     run = run_of(run, "eval")
     word = _word(run, env, trust)
-    evaluate_run(run, episodes=episodes, explore=explore, task=task, video=video, word=word)
+    evaluate_run(run, episodes=episodes, explore=explore, task=task, plan=plan, video=video, word=word)
 
 
 def plot(runs: Runs, out: Path | None = None) -> None:

@@ -16,7 +16,14 @@ RUN = {
     "logging": ("tensorboard", "wandb", "films"),
 }
 """Options of the run and of its output; those that are not named here are in the group run, or begin with update."""
-PARTS = {"icem": "planner", "mppi": "planner", "value": "planner", "sac": "policy", "search": "policy"}
+PARTS = {
+    "icem": "planner",
+    "mppi": "planner",
+    "value": "planner",
+    "plan": "planner",
+    "sac": "policy",
+    "search": "policy",
+}
 """Configurations inside an algorithm's; the others are of the model."""
 OWN = {"controller": "planner", "horizon_value": "planner", "preset": "run"}
 """Fields of the algorithm itself; the others are of the model."""

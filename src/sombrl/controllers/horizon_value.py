@@ -9,7 +9,6 @@ and policy iteration finds it exactly in a few rounds, however far away the rewa
 import dataclasses
 from typing import Annotated
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -18,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.config.check import Configuration
 from sombrl.controllers.best_episodes import BestEpisodes
+from sombrl.controllers.rollout import AbstractPlanValue
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.replay import Replay
 from sombrl.settings import Setting
@@ -53,7 +53,7 @@ class HorizonValueConfig(Configuration, prefix="value"):
         return ValueFit(self, self.discount or min(max(usual, 0.9), 0.99), longest, obs_dim, action_dim)
 
 
-class HorizonValue(eqx.Module):
+class HorizonValue(AbstractPlanValue):
     """V(x) as an average over anchors, and what is best to do in each of them."""
 
     center: Float[Array, " obs"]
@@ -79,6 +79,23 @@ class HorizonValue(eqx.Module):
     def act(self, state: Float[Array, " obs"]) -> Float[Array, " action"]:
         """What is best to do in the nearest anchor."""
         return self.actions[jnp.argmin(self._distances(state))]
+
+    def propose(
+        self, mdp: ImaginedMDP, state: Float[Array, " obs"], horizon: int
+    ) -> Float[Array, "plans horizon plan"]:
+        """In every imagined state what is best in the nearest anchor; and what was done in the best episodes.
+
+        No hallucinated control is used.
+        """
+
+        def step(state: Array, _: None) -> tuple[Array, Array]:
+            action = self.act(state)
+            after = mdp.dynamics.predict(state, action).mean
+            return jnp.where(jnp.isfinite(after), after, state), action
+
+        _, actions = jax.lax.scan(step, state, length=horizon)
+        plans = jnp.concatenate([actions[None], self.episodes.plans(state, self.scale, horizon)])
+        return jnp.pad(plans, ((0, 0), (0, 0), (0, mdp.action_dim - mdp.env_action_dim)))
 
     def _distances(self, state: Float[Array, " obs"]) -> Float[Array, " anchor"]:
         squares = (self.anchors - ((state - self.center) / self.scale)[None, :]) ** 2
@@ -120,24 +137,6 @@ class ValueFit:
             lambda: dataclasses.replace(value),
         )
         return improved
-
-
-def propose(
-    value: HorizonValue, mdp: ImaginedMDP, state: Float[Array, " obs"], horizon: int
-) -> Float[Array, "plans horizon plan"]:
-    """Plans: in every imagined state what is best in the nearest anchor, and what was done in the best episodes.
-
-    No hallucinated control is used.
-    """
-
-    def step(state: Array, _: None) -> tuple[Array, Array]:
-        action = value.act(state)
-        after = mdp.dynamics.predict(state, action).mean
-        return jnp.where(jnp.isfinite(after), after, state), action
-
-    _, actions = jax.lax.scan(step, state, length=horizon)
-    plans = jnp.concatenate([actions[None], value.episodes.plans(state, value.scale, horizon)])
-    return jnp.pad(plans, ((0, 0), (0, 0), (0, mdp.action_dim - mdp.env_action_dim)))
 
 
 def fit(

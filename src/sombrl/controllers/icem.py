@@ -15,7 +15,7 @@ from sombrl.config.check import Configuration
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.horizon_value import HorizonValue, ValueFit
 from sombrl.controllers.noise import sample_plans
-from sombrl.controllers.rollout import better_start, score_candidates
+from sombrl.controllers.rollout import AbstractPlanValue, better_start, score_candidates
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import SombrlError, State
 from sombrl.replay import Replay
@@ -92,7 +92,7 @@ class ICEMState(eqx.Module):
     valid: Bool[Array, " kept"]  # which of them were really scored; the others must not compete
     num_nan: Int[Array, ""]  # candidates of the last decision without a finite return
     planned_return: Float[Array, ""]  # the best return of the last decision; -inf if no candidate had one
-    value: HorizonValue | None = None
+    value: AbstractPlanValue | None = None
 
 
 class _Search(eqx.Module):
@@ -162,7 +162,7 @@ class ICEM(AbstractController):
         self, state: ICEMState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[ICEMState, dict[str, Float[Array, ""]]]:
         """Fit the value beyond the horizon."""
-        if self.value is None or state.value is None:
+        if self.value is None or not isinstance(state.value, HorizonValue):
             return state, {}
         return replace(state, value=self.value.improve(state.value, mdp, replay, key=key)), {}
 
@@ -232,7 +232,7 @@ class ICEM(AbstractController):
         search: _Search,
         mdp: ImaginedMDP,
         belief: State,
-        value: HorizonValue | None,
+        value: AbstractPlanValue | None,
         size: int,
         noise_key: Key[Array, ""],
         particle_key: Key[Array, ""],

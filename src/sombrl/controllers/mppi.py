@@ -16,7 +16,7 @@ from sombrl.controllers.base import AbstractController
 from sombrl.controllers.horizon_value import HorizonValue, ValueFit
 from sombrl.controllers.icem import shift, weighted_moments
 from sombrl.controllers.noise import sample_plans
-from sombrl.controllers.rollout import better_start, score_candidates
+from sombrl.controllers.rollout import AbstractPlanValue, better_start, score_candidates
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import State
 from sombrl.replay import Replay
@@ -50,7 +50,7 @@ class MPPIState(eqx.Module):
     plan: Float[Array, "horizon plan"]  # the warm start, already shifted by one
     num_nan: Int[Array, ""]  # candidates of the last decision without a finite return
     planned_return: Float[Array, ""]  # the best return of the last decision; -inf if no candidate had one
-    value: HorizonValue | None = None
+    value: AbstractPlanValue | None = None
 
 
 def softmax_weights(scores: Float[Array, " batch"], temperature: float) -> Float[Array, " batch"]:
@@ -98,7 +98,7 @@ class MPPI(AbstractController):
         self, state: MPPIState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[MPPIState, dict[str, Float[Array, ""]]]:
         """Fit the value beyond the horizon."""
-        if self.value is None or state.value is None:
+        if self.value is None or not isinstance(state.value, HorizonValue):
             return state, {}
         return replace(state, value=self.value.improve(state.value, mdp, replay, key=key)), {}
 

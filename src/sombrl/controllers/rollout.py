@@ -1,15 +1,28 @@
 """Imagined rollouts and their returns: the only scan over time."""
 
+import abc
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from sombrl.controllers.horizon_value import HorizonValue, propose
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import State
+
+
+class AbstractPlanValue(eqx.Module):
+    """What it is worth to be where a plan ends, and plans to begin a search with."""
+
+    @abc.abstractmethod
+    def __call__(self, state: State) -> Float[Array, ""]:
+        """V(x)."""
+
+    @abc.abstractmethod
+    def propose(self, mdp: ImaginedMDP, state: State, horizon: int) -> Float[Array, "plans horizon plan"]:
+        """Plans from a state."""
 
 
 def imagined_return(
@@ -17,7 +30,7 @@ def imagined_return(
     state: State,
     actions: Float[Array, "horizon plan"],
     *,
-    value: HorizonValue | None = None,
+    value: AbstractPlanValue | None = None,
     key: Key[Array, ""],
 ) -> Float[Array, ""]:
     """Σ_t (Π discounts) · reward along one imagined trajectory, and the value of where it ends.
@@ -48,7 +61,7 @@ def score_candidates(
     candidates: Float[Array, "batch horizon plan"],
     *,
     particles: int,
-    value: HorizonValue | None = None,
+    value: AbstractPlanValue | None = None,
     key: Key[Array, ""],
 ) -> Float[Array, " batch"]:
     """The return of each candidate, averaged over particles.
@@ -70,13 +83,13 @@ def better_start(
     mdp: ImaginedMDP,
     state: State,
     plan: Float[Array, "horizon plan"],
-    value: HorizonValue,
+    value: AbstractPlanValue,
     *,
     particles: int,
     key: Key[Array, ""],
 ) -> tuple[Float[Array, "horizon plan"], Float[Array, ""]]:
     """The plan of the last decision or one that the value proposes, whichever is best, and its score."""
-    plans = jnp.concatenate([plan[None], propose(value, mdp, state, plan.shape[0])])
+    plans = jnp.concatenate([plan[None], value.propose(mdp, state, plan.shape[0])])
     scores = score_candidates(mdp, state, plans, particles=particles, value=value, key=key)
     best = jnp.argmax(scores)
     return plans[best], scores[best]

@@ -5,6 +5,7 @@ blocks between two policy steps: the batches, the imagined next states, the next
 block are computed at once, and only the critic steps themselves are a loop.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from sombrl.controllers.sac_config import SACConfig
 from sombrl.controllers.sac_expansion import expand
 from sombrl.controllers.sac_losses import (
     NUMBERS,
+    BonusScale,
     BonusStatistics,
     CriticRows,
     actor_loss,
@@ -38,13 +40,13 @@ from sombrl.controllers.sac_losses import (
     value_of,
 )
 from sombrl.dynamics.base import AbstractVectorDynamics
-from sombrl.exploration.base import ImaginedMDP
+from sombrl.exploration.base import AbstractBonus, ImaginedMDP
 from sombrl.exploration.bonus import NoBonus
 from sombrl.networks import value_bins
 from sombrl.networks.mlp import soft_reset, stacked
 from sombrl.networks.normaliser import Normalised, RunningNormaliser, within_limit
 from sombrl.networks.residual import Body, keep_norms, make_body
-from sombrl.records import SombrlError, State, Transition
+from sombrl.records import Prediction, SombrlError, State, Transition
 from sombrl.replay import Replay
 
 METRICS = ("critic_loss", "q", "actor_loss", "entropy", "bonus", "bonus_gap")
@@ -88,6 +90,18 @@ class Draws(eqx.Module):
     action: Float[Array, "batch plan"]  # noise of u ~ π(·|x), for the policy step
     target_action: Float[Array, "batch plan"]  # noise of ū ~ π̄(·|x)
     key: Key[Array, ""]  # for what is imagined
+
+
+class ScaledBonus(AbstractBonus):
+    """A bonus in the units that critics are paid in."""
+
+    bonus: AbstractBonus
+    statistics: BonusStatistics
+    how: BonusScale = eqx.field(static=True)
+
+    def __call__(self, prediction: Prediction) -> Float[Array, ""]:
+        """(I - mean)/std, I/std, or I."""
+        return self.statistics.scale(self.bonus(prediction)[None], self.how)[0]
 
 
 class SAC(AbstractController):
@@ -154,6 +168,14 @@ class SAC(AbstractController):
         mean, log_std = gaussian(self.actor(state), belief)
         noise = jnp.zeros_like(mean) if self.deterministic else jr.normal(key, mean.shape, mean.dtype)
         return squash(mean, log_std, noise)[0], state
+
+    def objective(self, state: SACState, mdp: ImaginedMDP) -> ImaginedMDP:
+        """The problem that actor and critics solve, entropy aside: their γ, and the bonus as it is paid to them."""
+        if isinstance(mdp.bonus, NoBonus):
+            return dataclasses.replace(mdp, discount=self._discount(mdp))
+        weight = mdp.bonus_weight * _exp(state.log_bonus_factor)
+        bonus = ScaledBonus(mdp.bonus, state.statistics, self.config.bonus_scale)
+        return dataclasses.replace(mdp, discount=self._discount(mdp), bonus=bonus, bonus_weight=weight)
 
     def improve(
         self, state: SACState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]

@@ -67,6 +67,11 @@ def export_policy(
     agent = run if isinstance(run, Agent) else load_with(word, run)
     for note in [] if agent is run else agent.notes:  # of a damaged checkpoint: the policy is then an older one
         print(note, file=sys.stderr)
+    if agent.trainer.plan not in (None, "none"):
+        print(
+            "the policy alone is exported: its plans need the model, so use load and predict where it is to plan",
+            file=sys.stderr,
+        )
     with jax.default_matmul_precision("highest"):  # a GPU would round the recorded actions to TF32
         exported = describe(agent, agent.seeds[0] if seed is None else seed)
     files: dict[str, bytes | Any] = {

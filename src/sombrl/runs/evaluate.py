@@ -29,13 +29,15 @@ def evaluate_run(
     episodes: int,
     explore: bool = False,
     task: str | None = None,
+    plan: str | None = None,
     video: Path | None = None,
     word: Word = NO_WORD,
 ) -> None:
     """Print the returns of `episodes` episodes per seed and add them to the run's eval.json.
 
     Plans for the task alone under the mean model (a downstream `task`, or the environment's own), or with the run's
-    strategy when `explore`. With `video`, the first seed's first episode is filmed.
+    strategy when `explore`. `plan` is for agents with a policy: by short plans from it, or by itself. With `video`, the
+    first seed's first episode is filmed.
     """
     if episodes < 1:
         raise SombrlError(f"--episodes must be at least 1, not {episodes}.")
@@ -53,7 +55,7 @@ def evaluate_run(
     if expected is not None and foreseen:
         check_video(expected)
 
-    returns = agent.evaluate(episodes, explore=explore, task=task, on_step=camera)
+    returns = agent.evaluate(episodes, explore=explore, task=task, plan=plan, on_step=camera)
     planner = (
         "by the policy, without its noise"
         if agent.trainer.learns_policy
@@ -63,8 +65,10 @@ def evaluate_run(
         planner = f"with the {agent.config.explore.explore} strategy, as in training"
     elif task is not None:
         planner = f"planned for the task {task}, zero-shot, by the mean model"
+    if (name := plan or agent.trainer.plan) not in (None, "none"):
+        planner = f"by short plans from the policy ({name}){', ' + planner if explore or task is not None else ''}"
     print(table(agent, returns, planner))
-    _extend(record_path, _record(agent, returns, explore, task, planner))
+    _extend(record_path, _record(agent, returns, explore, task, plan, planner))
     print(f"added to {record_path}")
     if video is not None and camera is not None:
         write_video(video, camera.frames, fps=film_rate(agent.envs.spec.action_repeat))
@@ -131,13 +135,16 @@ class _Camera:
             self.frames.append(envs.render(0))
 
 
-def _record(agent: Agent, returns: np.ndarray, explore: bool, task: str | None, planner: str) -> dict[str, Any]:
+def _record(
+    agent: Agent, returns: np.ndarray, explore: bool, task: str | None, plan: str | None, planner: str
+) -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "settings": {
             "episodes": len(returns),
             "explore": explore,
             "task": task,
+            "plan": plan or agent.trainer.plan,
             "planner": planner,
             "trained": agent.trainer.trained,
         },

@@ -42,6 +42,8 @@ class Experiment:
     """Further figures, by the end of their file's name."""
     report: Callable[[list[Row]], str] | None = None
     """The closing text, where a table of headlines is not what one wants to know."""
+    against: Callable[[list[Row], list[Row]], str] | None = None
+    """What to say about the rows beside those of the last release, where its table is there (OUT/NAME/release.csv)."""
     data: UserData | None = None
     """What its function cells are given, where they need files."""
 

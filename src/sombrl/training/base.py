@@ -252,12 +252,24 @@ class Trainer(abc.ABC, Generic[S]):
     def policy(self, mode: Mode = "task", rows: Sequence[int] | None = None) -> Policy:
         """The policy after the last iteration, for some rows of the seed axis; None: all."""
 
-    def returns(self, mode: Mode, episodes: int, *, on_step: OnStep | None = None) -> np.ndarray:
+    @property
+    def plan(self) -> str | None:
+        """The short plans that its policy acts by, "none" where it could and does not; None where it cannot."""
+        return None
+
+    def planned_policy(self, plan: str, mode: Mode = "task", rows: Sequence[int] | None = None) -> Policy:
+        """The policy acting by the short plans of that name."""
+        raise refuse_plan()
+
+    def returns(
+        self, mode: Mode, episodes: int, *, on_step: OnStep | None = None, plan: str | None = None
+    ) -> np.ndarray:
         """Returns of whole episodes, [episodes, seeds], on fresh environments and starts never trained on.
 
-        With a task for a mode, these are what that task pays.
+        With a task for a mode, these are what that task pays. `plan`: see `planned_policy`; default: as trained.
         """
-        return self._returns_of(self.policy(mode), episodes, on_step)
+        policy = self.policy(mode) if plan is None else self.planned_policy(plan, mode)
+        return self._returns_of(policy, episodes, on_step)
 
     def _returns_of(self, policy: Policy, episodes: int, on_step: OnStep | None = None) -> np.ndarray:
         task = policy.mode if isinstance(policy.mode, AbstractTask) else None
@@ -319,6 +331,14 @@ class Trainer(abc.ABC, Generic[S]):
         """Go on from a checkpoint; `load` takes what makes a tree like the saved one, and returns that and metadata."""
         state, meta = load(lambda: self.state)
         self._now, self._placed = Committed(meta["iteration"], state, meta.get("free")), False
+
+
+def refuse_plan() -> SombrlError:
+    """Of agents that cannot act by short plans."""
+    return SombrlError(
+        "--plan needs a policy with critics and a model that knows what is paid, as mbpo learns them (--controller sac): "
+        "leave it out."
+    )
 
 
 def paid(task: AbstractTask, rows: Transition, valid: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """What the planners' loop and the online loop share: parts that are swapped freely, and policies made of them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sombrl.config.run import RunConfig
+from sombrl.config.suggestions import nearest
 from sombrl.controllers.base import AbstractController
 from sombrl.dynamics.base import AbstractLearner
 from sombrl.envs.base import AbstractEnvs
@@ -19,7 +20,7 @@ from sombrl.records import AbstractTask, Transition
 from sombrl.replay import Replay
 from sombrl.seeds import role_keys
 from sombrl.settings import Setting, Unsupervised
-from sombrl.training.base import EVALUATION_EPISODES, Mode, Policy, Trainer
+from sombrl.training.base import EVALUATION_EPISODES, Mode, Policy, Trainer, refuse_plan
 from sombrl.training.compiled import ROLES, Compiled, LoopState, initial_state
 
 
@@ -33,6 +34,8 @@ class Parts:
     capacity: int  # rows of replay per seed
     online: bool = False  # learns at every decision (online.py) instead of between episodes (episodic.py)
     random_episodes: int = 0  # the first ones, with random actions
+    plans: Mapping[str, AbstractController] = dataclasses.field(default_factory=dict)
+    """Controllers with the same state that may act in place of the one that is trained, by their name for --plan."""
     start_point: bool = False  # begin with one transition: at rest without an action, nothing changes
 
 
@@ -58,14 +61,23 @@ class PartsTrainer(Trainer[LoopState]):
     def _initial(self) -> LoopState:
         return initial_state(self.envs, self.compiled("explore"), self.seeds, self.capacity)
 
-    def compiled(self, mode: Mode) -> Compiled:
-        """The parts, compiled for a mode; kept, but for a task that is not the environment's."""
+    @property
+    def plan(self) -> str | None:
+        """The name of its own controller among the plans."""
+        return next((name for name, one in self.parts.plans.items() if one is self.parts.controller), None)
+
+    def compiled(self, mode: Mode, plan: str | None = None) -> Compiled:
+        """The parts, compiled for a mode; kept, but for a task that is not the environment's.
+
+        `plan` names the controller, where that is not the trained one.
+        """
         known = isinstance(mode, str) or any(mode is task for task in self.envs.downstream.values())
         name = mode if isinstance(mode, str) else id(mode)
-        if known and name in self._compiled:
-            return self._compiled[name]
+        if known and (name, plan) in self._compiled:
+            return self._compiled[name, plan]
         task = mode if isinstance(mode, AbstractTask) else None
-        exploration, controller, setting = self.parts.exploration, self.parts.controller, self.setting
+        exploration, setting = self.parts.exploration, self.setting
+        controller = self.parts.controller if plan is None else self.parts.plans[plan]
         if name != "explore":
             exploration = unsupervised() if name == "uncertainty" else greedy()
             controller = controller.for_evaluation()
@@ -73,15 +85,27 @@ class PartsTrainer(Trainer[LoopState]):
             setting = setting.base
         compiled = Compiled.of(self.envs, self.parts.learner, exploration, controller, setting, task)
         if known:
-            self._compiled[name] = compiled
+            self._compiled[name, plan] = compiled
         return compiled
 
     def policy(self, mode: Mode = "task", rows: Sequence[int] | None = None) -> "ControllerPolicy":
         """Plans with the model fitted to all data, or acts by the policy that was learned."""
-        wanted = (mode if isinstance(mode, str) else id(mode), None if rows is None else tuple(rows), self.iteration)
+        return self._policy(mode, rows, None)
+
+    def planned_policy(self, plan: str, mode: Mode = "task", rows: Sequence[int] | None = None) -> "ControllerPolicy":
+        """The policy that was learned, with short plans or without, however it was trained."""
+        if not self.parts.plans:
+            raise refuse_plan()
+        if plan not in self.parts.plans:
+            raise nearest(plan, self.parts.plans, "plan")
+        return self._policy(mode, rows, None if plan == self.plan else plan)
+
+    def _policy(self, mode: Mode, rows: Sequence[int] | None, plan: str | None) -> "ControllerPolicy":
+        of_rows = None if rows is None else tuple(rows)
+        wanted = (mode if isinstance(mode, str) else id(mode), of_rows, plan, self.iteration)
         if self._policy_at is None or self._policy_at[0] != wanted:
             learner, controller, replay, seeds = self._fitted(), None, None, self.seeds
-            compiled = self.compiled(mode)
+            compiled = self.compiled(mode, plan)
             scale = compiled.scale(learner, self.state.replay)
             if self.learns_policy:
                 controller = self.state.controller

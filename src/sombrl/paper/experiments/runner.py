@@ -19,6 +19,9 @@ from sombrl.runs.train import Interrupted, terminate_as_interrupt
 from sombrl.storage.files import write_whole
 from sombrl.storage.results import Row, read_rows, rows_text
 
+RELEASED = "release.csv"
+"""Beside the results of an experiment: the table of the last release, for those that compare with it."""
+
 
 def run_experiment(
     experiment: Experiment,
@@ -124,8 +127,16 @@ def _publish(experiment: Experiment, scale: str, folders: list[CellFolder], out:
     else:
         over = "\nmedian [quartiles] over seeds" if len({row.seed for row in rows}) > 1 else ""
         print(f"\n{table(rows, experiment.headlines)}{over}")
+    if said := against_release(experiment, rows, path):
+        print(f"\n{said}")
     print("\n" + "\n".join([f"table    {path}", *(f"figure   {picture}" for picture in pictures)]))
     return path
+
+
+def against_release(experiment: Experiment, rows: list[Row], csv: Path) -> str | None:
+    """What the experiment says about its rows and those of the last release, if there are such beside its results."""
+    released = csv.with_name(RELEASED)
+    return experiment.against(rows, read_rows(released)) if experiment.against and released.is_file() else None
 
 
 def _manifest(experiment: Experiment, scale: str, folders: list[CellFolder], command: list[str]) -> dict[str, Any]:
