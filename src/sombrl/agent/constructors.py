@@ -115,7 +115,7 @@ class EnsembleSettings(TypedDict, total=False):
     reward_loss_weight: float
     bootstrap: bool
     batch_size: int
-    steps_per_fit: int
+    steps_per_fit: int | None
     learning_rate: float
     weight_decay: float
     gradient_clip: float | None
@@ -367,7 +367,7 @@ def MBPO(
     env: Any,
     *,
     config: MBPOConfig | None = None,
-    preset: Literal["light", "pendulum", "mountain-car", "authors", "strong"] | None = None,
+    preset: Literal["light", "pendulum", "mountain-car", "paper", "authors", "strong"] | None = None,
     env_kwargs: Sequence[str] | Mapping[str, Any] = (),
     action_repeat: int | None = None,
     action_cost: float = 0.0,
@@ -405,8 +405,26 @@ def MBPO(
     controller: Literal["sac", "sac-mppi", "sac-icem", "icem", "mppi"] = "sac",
     horizon_value: Literal["fitted", "none"] = "fitted",
     capacity: int = 1000000,
-    ensemble: EnsembleConfig | EnsembleSettings = EnsembleConfig(soft_reset_every=500000),
-    sac: SACConfig | SACSettings = SACConfig(),
+    ensemble: EnsembleConfig | EnsembleSettings = EnsembleConfig(steps_per_fit=None, soft_reset_every=500000),
+    sac: SACConfig | SACSettings = SACConfig(
+        hidden=(128, 128, 128),
+        actor_hidden=(128, 128),
+        actor="simba",
+        critic="simba",
+        normalise_observations=True,
+        critics="one",
+        updates_per_call=2,
+        imagined_action="policy",
+        imagined_weight="certainty",
+        mix="half",
+        policy_every=1,
+        init_temperature=0.05,
+        target_entropy_factor=0.5,
+        gradient_clip=None,
+        weight_decay=0.01,
+        bonus_rows=64,
+        soft_reset_every=None,
+    ),
     icem: ICEMConfig | ICEMSettings = ICEMConfig(),
     value: HorizonValueConfig | HorizonValueSettings = HorizonValueConfig(),
     plan: PlanConfig | PlanSettings = PlanConfig(),

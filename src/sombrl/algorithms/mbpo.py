@@ -36,6 +36,33 @@ def _explore() -> ExploreConfig:
     return ExploreConfig(bonus_weight=1.0, schedule="auto", bonus="mean")
 
 
+STRONG: Preset = {
+    **STRONG_NETWORKS,
+    "sac.mix": "half",
+    "sac.imagined_action": "policy",
+    "sac.imagined_weight": "certainty",
+    "sac.bonus_rows": 64,
+    "ensemble.steps_per_fit": 1,
+}
+"""The defaults of an agent that learns a policy, by the names of the settings: normalised networks with one critic, two
+updates of critic and actor per decision and one of the ensemble, half of every batch imagined with the policy's own
+action."""
+
+
+def _sac() -> SACConfig:
+    values = {name.removeprefix("sac."): value for name, value in STRONG.items() if name.startswith("sac.")}
+    return SACConfig(**values)
+
+
+PAPER_ENSEMBLE = EnsembleConfig(soft_reset_every=500_000)
+PAPER: Preset = {
+    **{name: getattr(SACConfig(), name.removeprefix("sac.")) for name in STRONG if name.startswith("sac.")},
+    "ensemble.steps_per_fit": PAPER_ENSEMBLE.steps_per_fit,
+    "horizon_value": "none",
+}
+"""The networks, batches and updates of the published code: what the defaults were before version 0.2."""
+
+
 @dataclasses.dataclass(frozen=True)
 class MBPOConfig(Configuration):
     """An ensemble of neural networks, and a policy that learns from it and from the world."""
@@ -49,8 +76,10 @@ class MBPOConfig(Configuration):
     nothing."""
     capacity: Annotated[int, Ge(1)] = 1_000_000
     """Transitions kept per seed; the oldest are overwritten."""
-    ensemble: EnsembleConfig = dataclasses.field(default_factory=lambda: EnsembleConfig(soft_reset_every=500_000))
-    sac: SACConfig = dataclasses.field(default_factory=SACConfig)
+    ensemble: EnsembleConfig = dataclasses.field(
+        default_factory=lambda: dataclasses.replace(PAPER_ENSEMBLE, steps_per_fit=None)
+    )
+    sac: SACConfig = dataclasses.field(default_factory=_sac)
     icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
     value: HorizonValueConfig = dataclasses.field(default_factory=HorizonValueConfig)
     plan: PlanConfig = dataclasses.field(default_factory=PlanConfig)
@@ -67,9 +96,10 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
             "--bonus-weight-units range is for planners; mbpo divides the bonus by its own spread instead: leave it "
             "out, or add --controller icem."
         )
-    ensemble = config.ensemble
+    steps = config.ensemble.steps_per_fit
     if planning:  # the steps of a whole chunk at once
-        ensemble = dataclasses.replace(ensemble, steps_per_fit=ensemble.steps_per_fit * setting.longest)
+        steps = (5 if steps is None else steps) * setting.longest
+    ensemble = dataclasses.replace(config.ensemble, steps_per_fit=1 if steps is None else steps)
     value = config.value.build(setting, spec.obs_dim, spec.action_dim) if config.horizon_value == "fitted" else None
     sac = SAC(spec.obs_dim, tuned(config.sac, config.explore))
     plans: dict[str, AbstractController] = {
@@ -93,17 +123,6 @@ def tuned(sac: SACConfig, explore: ExploreConfig) -> SACConfig:
     return sac if explore.schedule == "auto" else dataclasses.replace(sac, bonus_weight_lr=0.0)
 
 
-STRONG: Preset = {
-    **STRONG_NETWORKS,
-    "sac.mix": "half",
-    "sac.imagined_action": "policy",
-    "sac.imagined_weight": "certainty",
-    "sac.bonus_rows": 64,
-    "ensemble.steps_per_fit": 1,
-}
-"""The options of a strong base agent: normalised networks with one critic, two updates of critic and actor per decision
-and one of the ensemble, half of every batch imagined with the policy's own action."""
-
 MBPO = Algorithm(
     "mbpo",
     MBPOConfig,
@@ -112,7 +131,8 @@ MBPO = Algorithm(
     lacks=NO_INFORMATION,
     presets={
         **PRESET_FIELDS,
-        "authors": {"imagine_by": "noise"},
+        "paper": PAPER,
+        "authors": {**PAPER, "imagine_by": "noise"},
         "strong": STRONG,
     },
 )

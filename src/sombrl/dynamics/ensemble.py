@@ -53,8 +53,9 @@ class EnsembleConfig(Configuration, prefix="ensemble"):
     """Each member draws its own batch from the replay; otherwise only the initialisation tells members apart."""
     batch_size: Annotated[int, Ge(1)] = 256
     """Transitions per gradient step (and member, with bootstrap)."""
-    steps_per_fit: Annotated[int, Ge(1)] = 5
-    """Gradient steps each time the model is fitted: per decision in MBPO, per episode under a planner."""
+    steps_per_fit: Annotated[int, Ge(1)] | None = 5
+    """Gradient steps per decision, done at once where the model is fitted between episodes. None: 1 where a policy
+    learns at every decision, else 5."""
     learning_rate: Annotated[float, Gt(0)] = 3e-4
     """AdamW's."""
     weight_decay: Annotated[float, Ge(0)] = 0.0
@@ -269,7 +270,7 @@ class EnsembleLearner(AbstractLearner):
         self, state: EnsembleState, replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[EnsembleState, dict[str, Float[Array, ""]]]:
         """`steps_per_fit` gradient steps, each on a fresh batch; nothing while there are no data."""
-        steps = self.config.steps_per_fit
+        steps = self.steps
 
         def train(state: EnsembleState) -> tuple[EnsembleState, dict[str, Array]]:
             return self.update(state, self.sample(replay, steps, key=key))
@@ -320,10 +321,15 @@ class EnsembleLearner(AbstractLearner):
         return updated, jax.tree.map(jnp.mean, metrics)
 
     @property
+    def steps(self) -> int:
+        """Gradient steps of a fit."""
+        return 5 if self.config.steps_per_fit is None else self.config.steps_per_fit
+
+    @property
     def renew_every(self) -> int | None:
         """Soft resets, after every `soft_reset_every` gradient steps, rounded up to whole fits."""
         every = self.config.soft_reset_every
-        return None if not every else -(-every // self.config.steps_per_fit)
+        return None if not every else -(-every // self.steps)
 
     def renew(self, state: EnsembleState, *, key: Key[Array, ""]) -> EnsembleState:
         """A soft reset: mix fresh weights into the members and forget the optimiser's moments; normalisers stay."""

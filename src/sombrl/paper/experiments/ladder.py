@@ -70,7 +70,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "optimistic": {"preset": "strong", "explore": "optimistic"},
     "greedy": {"preset": "strong", "explore": "greedy"},
     "adaptive": {"preset": "strong", **ADAPTIVE} if ADAPTIVE else {},
-    "paper": {"explore": "optimistic"},
+    "paper": {"preset": "paper", "explore": "optimistic"},
 }
 """Options by the names of `sombrl train`. A method without any has no cells."""
 METHODS_AT = {

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from sombrl.algorithms.mbpo import MBPOConfig
+from sombrl.algorithms.mbpo import PAPER_ENSEMBLE, MBPOConfig
 from sombrl.algorithms.model_free import MaxInfoSACConfig, SACAlgorithmConfig
 from sombrl.config.run import RunConfig
+from sombrl.controllers.sac_config import SACConfig
 from sombrl.paper.experiments.base import SCALES, Cell, Evaluation, Experiment, Headline, TrainCell
 from sombrl.paper.experiments.figures import LOOKS, Look, Panel, draw_action_costs, draw_tiles
 from sombrl.runs.plots import COLORS
@@ -94,7 +95,7 @@ def mbpo_config(method: str, env: str, scale: str, **changes: Mapping[str, Any])
         case "maxinfo-sac":
             config = MaxInfoSACConfig()
         case _:
-            config = MBPOConfig()
+            config = MBPOConfig(ensemble=PAPER_ENSEMBLE, sac=SACConfig())
             config = dataclasses.replace(config, explore=dataclasses.replace(config.explore, explore=method))
     width = ENVS[env].width
     sizes = SIZES.get(scale, {"hidden": (width, width)})
