@@ -159,6 +159,8 @@ class SACSettings(TypedDict, total=False):
     project_weights: bool
     bonus_enters: Literal["target", "reward"]
     bonus_scale: Literal["z-score", "scale", "none"]
+    bonus_memory: int
+    bonus_floor: float
     bonus_rows: int | None
     soft_reset_every: int | None
     reset_mix: float

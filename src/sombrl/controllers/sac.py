@@ -364,7 +364,8 @@ class SAC(AbstractController):
             bonus, statistics, raw = jnp.zeros_like(log_prob), state.statistics, jnp.zeros_like(log_prob)
             if raw_bonus is not None and slow_raw is not None:
                 raw = raw_bonus(some, finite_gradient(action[: config.bonus_rows]))
-                statistics = statistics.add(jnp.concatenate([raw, slow_raw]))
+                seen = jnp.concatenate([raw, slow_raw])
+                statistics = statistics.add(seen, floor=config.bonus_floor, cap=config.bonus_memory)
                 if config.bonus_enters == "target":
                     bonus = self._weighted(state, mdp, statistics, raw)
                     bonus = bonus if config.bonus_rows is None else jnp.full_like(log_prob, jnp.mean(bonus))

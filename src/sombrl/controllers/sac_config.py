@@ -7,7 +7,7 @@ from annotated_types import Ge, Gt, Interval, MinLen
 
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import Advice
-from sombrl.controllers.sac_losses import BonusScale, Critics
+from sombrl.controllers.sac_losses import COUNT_CAP, STD_FLOOR, BonusScale, Critics
 from sombrl.networks.residual import RESIDUAL, BodyName
 from sombrl.records import SombrlError
 
@@ -89,6 +89,11 @@ class SACConfig(Configuration, prefix="sac"):
     """λI is part of the critic's target and the actor's objective, like the entropy; or is added to the reward."""
     bonus_scale: BonusScale = "z-score"
     """I as it is, divided by its running std, or its running mean subtracted too (it can then be negative)."""
+    bonus_memory: Annotated[int, Ge(1)] = COUNT_CAP
+    """Rows that the running mean and std of I reach back, about; the fewer, the less they remember of an untrained
+    model, whose σ is many times as large."""
+    bonus_floor: Annotated[float, Gt(0)] = STD_FLOOR
+    """The least std that I is divided by."""
     bonus_rows: Annotated[int, Ge(1)] | None = None
     """Rows of a batch whose bonus a policy step looks at, for the actor's objective, for λ and for the bonus's scale:
     some dozens do, and are cheaper; None: all."""

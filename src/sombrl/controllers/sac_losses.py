@@ -23,7 +23,7 @@ LOG_WEIGHT_BOUND = math.log(1e8)
 """α and λ stay within [1e-8, 1e8]."""
 STD_FLOOR = 1e-3
 """The least std that a bonus is divided by."""
-COUNT_CAP = 1e6
+COUNT_CAP = 1_000_000
 """The count of running statistics stops here, so that new batches always keep some weight."""
 
 Actor = Callable[[Float[Array, " obs"]], Float[Array, " heads"]]
@@ -191,15 +191,17 @@ class BonusStatistics(eqx.Module):
         zero = jnp.zeros((), jnp.float32)
         return BonusStatistics(zero, jnp.ones((), jnp.float32), zero)
 
-    def add(self, values: Float[Array, " batch"]) -> "BonusStatistics":
+    def add(
+        self, values: Float[Array, " batch"], *, floor: float = STD_FLOOR, cap: int = COUNT_CAP
+    ) -> "BonusStatistics":
         """Merge a batch, by the parallel formula for moments."""
         values = jax.lax.stop_gradient(values)
         size = float(values.shape[0])
         total = self.count + size
         mean = (self.count * self.mean + jnp.sum(values)) / total
         squares = self.count * (self.std**2 + (self.mean - mean) ** 2) + jnp.sum((values - mean[None]) ** 2)
-        std = jnp.maximum(jnp.sqrt(squares / total), STD_FLOOR)
-        return BonusStatistics(mean, std, jnp.minimum(total, COUNT_CAP))
+        std = jnp.maximum(jnp.sqrt(squares / total), floor)
+        return BonusStatistics(mean, std, jnp.minimum(total, float(cap)))
 
     def scale(self, values: Float[Array, " batch"], how: BonusScale) -> Float[Array, " batch"]:
         """(I - mean)/std, I/std, or I."""
