@@ -76,6 +76,7 @@ def test_a_type_checker_sees_wrong_names_and_types(tmp_path):
         ),
         (lambda: sombrl.MBPO("pendulum", theory={"delta": 0.1}), "--theory is for --schedule theoretical"),
         (lambda: sombrl.SAC("pendulum", bonus_weight=3.0), "--bonus-weight does nothing in sac"),
+        (lambda: sombrl.SAC("pendulum", sac={"bonus_rows": 3}), "--sac.bonus-rows does nothing in sac"),
         (lambda: sombrl.GPICEM("pendulum", config=3), "the config of gp-icem must be a GPICEMConfig, not 3."),
         (lambda: sombrl.GPICEM("pendulum", device="cpu"), "JAX_PLATFORMS"),
     ],

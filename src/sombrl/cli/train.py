@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
 from sombrl.envs.trust import Word, again, import_from_here, module_of
 from sombrl.errors import RunFault, SombrlError
+from sombrl.exploration.strategies import OF_STRATEGIES
 
 NO_FILMS = {"films": "is for dreamer, whose model imagines pictures: leave it out."}
 
@@ -58,6 +60,7 @@ def train(argv: list[str]) -> None:
     _refuse(name, rest)
     preset, rest = take(rest, "--preset")
     run_config, output, config = _read(name, rest, preset)
+    _say_idle(config.explore.explore, rest)
     planner = preset is not None and all(field.startswith("icem.") for field in ALGORITHMS[name].presets[preset])
     if planner and config.controller not in ("icem", "cem"):
         raise SombrlError(
@@ -127,6 +130,14 @@ def _refuse(algorithm: str, argv: list[str]) -> None:
         if value is not None:
             left = tuple(choice for choice in field.kind.choices if f"{name}={choice}" not in lacks)
             require(field.flag, dataclasses.replace(field.kind, choices=left), value)
+
+
+def _say_idle(explore: str, argv: list[str]) -> None:
+    """Say which options the strategy does not look at."""
+    for option in flags(argv):
+        if explore not in (strategies := OF_STRATEGIES.get(option, (explore,))):
+            flag, owners = option.replace("_", "-"), " and ".join(strategies)
+            print(f"sombrl: --{flag} does nothing with --explore {explore}: it is for {owners}.", file=sys.stderr)
 
 
 def _read(algorithm: str, argv: list[str], preset: str | None) -> tuple[RunConfig, Output, Any]:

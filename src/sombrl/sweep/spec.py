@@ -28,6 +28,7 @@ from sombrl.config.fields import Field
 from sombrl.config.json import from_json, to_json
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
+from sombrl.exploration.strategies import OF_STRATEGIES
 from sombrl.records import SombrlError
 from sombrl.runs.cell import NAME, Evaluation, TrainCell
 from sombrl.storage.results import METRICS
@@ -35,8 +36,6 @@ from sombrl.storage.results import METRICS
 AXES = ("env", "explore", "seed", "seeds", "preset")
 """Fields that most sweeps name: they may stand at the top of the file, one value or a list."""
 KEYS = ("name", "algorithm", *AXES, "set", "grid", "metrics", "evaluation", "checkpoint_every", "search", "objective")
-OF_STRATEGIES = {"bonus_weight": ("optimistic",), "beta": ("hucrl", "neorl")}
-"""Fields that only some strategies look at."""
 Value = tuple[str, Field, Any]
 """What a field was called, the field, and its value."""
 UNNAMED = ("env", "explore", "seed", "seeds")
