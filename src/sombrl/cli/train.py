@@ -25,7 +25,7 @@ NO_FILMS = {"films": "is for dreamer, whose model imagines pictures: leave it ou
 
 
 @dataclasses.dataclass(frozen=True)
-class Output:
+class OutputOptions:
     """Where a run goes and how it is watched."""
 
     out: Path | None = None
@@ -70,7 +70,7 @@ def train(argv: list[str]) -> None:
     _run(name, run_config, output, config, ["sombrl", "train", *argv])
 
 
-def _run(name: str, run_config: RunConfig, output: Output, config: Any, command: list[str]) -> None:
+def _run(name: str, run_config: RunConfig, output: OutputOptions, config: Any, command: list[str]) -> None:
     from sombrl.runs.evaluate import evaluate_run
     from sombrl.sweep.jobs import train as train_run
 
@@ -103,7 +103,7 @@ def _run(name: str, run_config: RunConfig, output: Output, config: Any, command:
 
 def _options(algorithm: str) -> dict[str, Field]:
     """The options of the algorithm by name, without those that it does nothing with."""
-    found = fields_of(algorithm) | {field.name: field for field in leaves(Output, "output")}
+    found = fields_of(algorithm) | {field.name: field for field in leaves(OutputOptions, "output")}
     return {name: field for name, field in found.items() if name not in _lacks(algorithm)}
 
 
@@ -140,10 +140,10 @@ def _say_idle(explore: str, argv: list[str]) -> None:
             print(f"sombrl: --{flag} does nothing with --explore {explore}: it is for {owners}.", file=sys.stderr)
 
 
-def _read(algorithm: str, argv: list[str], preset: str | None) -> tuple[RunConfig, Output, Any]:
+def _read(algorithm: str, argv: list[str], preset: str | None) -> tuple[RunConfig, OutputOptions, Any]:
     """The three configurations as one flat command line."""
     run_config, config = configured(algorithm, preset_values(algorithm, preset))
-    groups: dict[str, Any] = {"run": run_config, "output": Output(), "algorithm": config}
+    groups: dict[str, Any] = {"run": run_config, "output": OutputOptions(), "algorithm": config}
     fields = [
         (name, Annotated[type(group), tyro.conf.arg(name="")], dataclasses.field(default=group))
         for name, group in groups.items()
