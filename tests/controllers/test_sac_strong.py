@@ -365,7 +365,7 @@ def test_all_of_it_learns_finite_things(changes):
 
 @pytest.mark.optimised
 @pytest.mark.parametrize("expansion", [0, 2])
-def test_no_weight_is_no_bonus(expansion):
+def test_zero_weight_equals_no_bonus(expansion):
     """Bit for bit; with value expansion up to rounding: XLA fuses sums differently where a bonus could enter."""
     config = replace(STRONG, critic_expansion=expansion, actor_expansion=expansion)
     compiled = jax.jit(lambda *args: SAC(3, config).improve(*args[:3], key=args[3]))  # as in a run: optimised

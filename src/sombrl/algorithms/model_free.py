@@ -1,4 +1,4 @@
-"""SAC and MaxInfoSAC: the policy of MBPO with real data alone, without a model or with one for curiosity only."""
+"""SAC and MaxInfoSAC: the policy of MBPO with real data alone, without a model or with one for the bonus only."""
 
 import dataclasses
 from typing import Annotated

@@ -111,14 +111,14 @@ class Spec:
 
 def read_spec(path: Path, overrides: Sequence[str] = ()) -> Spec:
     """The sweep in a TOML file, with `field=value,value` of the command line in place of what the file has."""
-    if path.exists() and not path.is_file():  # a pipe that nobody writes to would block without end
+    if path.exists() and not path.is_file():  # a pipe without a writer would block forever
         raise SombrlError(f"{path} is not a file: a sweep is a TOML file.")
     try:
         table = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
-        raise SombrlError(f"{path} is no TOML: {str(error).rstrip('.')}.") from None
+        raise SombrlError(f"{path} is not TOML: {str(error).rstrip('.')}.") from None
     except UnicodeDecodeError:
-        raise SombrlError(f"{path} is no text: a sweep is a TOML file.") from None
+        raise SombrlError(f"{path} is not a text file: a sweep is a TOML file.") from None
     except OSError as error:
         raise SombrlError(f"cannot read the sweep {path}: {error.strerror or error}.") from None
     for key in table:
