@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sombrl.records import RunFault, SombrlError
+from sombrl.errors import RunFault, SombrlError
 from sombrl.storage.files import check_new, refuse_links, write_whole
 from sombrl.storage.run_folder import RunFolder
 
