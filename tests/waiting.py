@@ -10,5 +10,5 @@ def wait_for(condition, process: subprocess.Popen | None = None, seconds=120.0):
     while not (found := condition()):
         assert time.monotonic() < deadline, "waited too long"
         assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.002)
+        time.sleep(0.01)
     return found
