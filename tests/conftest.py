@@ -8,8 +8,8 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-# Most of the suite's time is XLA's, so it compiles with little optimisation, in a third of the time. Whoever sets
-# XLA_FLAGS, if only to nothing, gets what they ask for: `XLA_FLAGS= make test` compiles as a user's program does.
+# Most of the suite's time is XLA's, so it compiles with little optimisation, in a third of the time. If XLA_FLAGS
+# is set, even to nothing, it is left alone: `XLA_FLAGS= make test` compiles as a user's program does.
 if "XLA_FLAGS" not in os.environ:
     os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     if version("jaxlib").startswith("0.10."):  # later ones stop at a flag that they do not know

@@ -76,6 +76,7 @@ def test_a_type_checker_sees_wrong_names_and_types(tmp_path):
         ),
         (lambda: sombrl.MBPO("pendulum", theory={"delta": 0.1}), "--theory is for --schedule theoretical"),
         (lambda: sombrl.SAC("pendulum", bonus_weight=3.0), "--bonus-weight does nothing in sac"),
+        (lambda: sombrl.SAC("pendulum", sac={"bonus_rows": 3}), "--sac.bonus-rows does nothing in sac"),
         (lambda: sombrl.GPICEM("pendulum", config=3), "the config of gp-icem must be a GPICEMConfig, not 3."),
         (lambda: sombrl.GPICEM("pendulum", device="cpu"), "JAX_PLATFORMS"),
     ],
@@ -116,3 +117,15 @@ def test_settings_of_a_config_are_kept_where_nothing_else_is_said():
     assert agent.config.explore.bonus_weight == 3.0
     assert (agent.config.icem.horizon, agent.config.icem.iterations) == (7, 2)
     assert agent.run_config.env_kwargs == ("reward=sparse",)
+
+
+def test_public_names_come_when_they_are_asked_for():
+    """JAX takes seconds to import, and a car's server, `sombrl --help` and `sombrl list` do without it."""
+    script = (
+        "import sys, sombrl, sombrl.cli.app, sombrl.hardware.remote\n"
+        'assert "jax" not in sys.modules\n'
+        "from sombrl import *\n"
+        "assert all(vars(sombrl)[name] is globals()[name] for name in sombrl.__all__)\n"
+        'assert sombrl.agent.make is sombrl.make and not hasattr(sombrl, "maek")\n'
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -158,7 +158,7 @@ def test_command_lines_are_accepted(page, only_parse, tmp_path, monkeypatch):
             case ["source", ".venv/bin/activate"] | ["export", _] | ["cd", _]:
                 pass
             case _:
-                pytest.fail(f"nobody checks this line of {page.name}: {argv}")
+                pytest.fail(f"nothing checks this line of {page.name}: {argv}")
 
 
 def test_a_wrong_command_line_is_not_accepted(only_parse, capsys):

@@ -80,10 +80,10 @@ def test_a_full_disk_under_the_standard_output_is_said_and_no_fault_of_ours():
 
 
 @pytest.mark.parametrize("end", ["| true", ">&-", "2>&- >&-"])
-def test_a_reader_that_is_gone_is_no_fault(end):
+def test_a_reader_that_is_gone_is_not_a_fault(end):
     done = command("list envs", f"{end}; exit ${{PIPESTATUS:-0}}")
     assert done.stderr == "" and done.returncode == 0
 
 
-def test_refusals_keep_their_code_where_nobody_reads_them():
+def test_refusals_keep_their_code_without_a_reader():
     assert command("tarin", "2> /dev/full").returncode == 2

@@ -52,7 +52,7 @@ def test_optimism_without_bonus_is_greedy(greedy, settings):
         assert np.array_equal(ours, theirs)
 
 
-def test_hucrl_without_luck_is_the_mean():
+def test_hucrl_with_beta_zero_is_the_mean():
     """β = 0: the hallucinated controls move nothing, so two seeds of them cannot matter."""
     agent = small(explore="greedy")
     agent.learn(6)

@@ -21,7 +21,7 @@ def encodable(text: str, encoding: str | None) -> str:
     try:
         text.encode(encoding)
         return text
-    except LookupError:  # an encoding that nobody knows: its own error comes when it is written
+    except LookupError:  # an unknown encoding: its own error comes when it is written
         return text
     except UnicodeError:
         for sign, plain in PLAIN.items():

@@ -124,7 +124,7 @@ def test_the_published_numbers_are_the_defaults_but_for_three():
     ],
 )
 def test_refuses(env, settings, says):
-    if says is None:  # a known task without a simulator is no mistake
+    if says is None:  # a known task without a simulator is not a mistake
         assert make("sim-fsvgd", env, prior="none", **(TINY | settings)).trainer.parts.learner.simulator is None
         return
     with pytest.raises(SombrlError, match=says):

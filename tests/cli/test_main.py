@@ -150,7 +150,7 @@ def test_eval_and_lists_print_something_true(run, capsys):
     assert code == 0 and "--gp.noise-std" in out and "0.03" in out
 
 
-def test_ctrl_c_is_heeded_also_where_python_swallows_it(capsys, monkeypatch):
+def test_ctrl_c_stops_also_where_python_drops_it(capsys, monkeypatch):
     class Leaving:
         def __del__(self):
             signal.raise_signal(signal.SIGINT)
@@ -280,7 +280,7 @@ def test_a_path_through_a_file_is_refused(run, capsys, tmp_path, monkeypatch):
     for argv in commands:
         code, _, err = call(argv, capsys)
         flag = "--video" if "--video" in argv else "--out"
-        assert code == 2 and "file is no folder" in err and f"choose another {flag}" in err, (argv, err)
+        assert code == 2 and "file is not a folder" in err and f"choose another {flag}" in err, (argv, err)
     assert list(tmp_path.iterdir()) == [tmp_path / "file"] and (tmp_path / "file").read_text() == "mine"
 
 

@@ -20,6 +20,8 @@ TYPED = [
     ("train sim-fsvgd --explore ucb", "--explore must be one of greedy, pets, thompson, optimistic, unsupervised"),
     ("train sac --explore optimistic", "sac has no model to be uncertain about"),
     ("train sac --bonus-weight 3", "--bonus-weight does nothing in sac"),
+    ("train sac --sac.bonus-enters reward", "--sac.bonus-enters does nothing in sac"),
+    ("train maxinfo-sac --sac.mix half", "--sac.mix is about data that a model imagines"),
     (
         "train dreamer --downstream spin",
         "explore without a task (--explore unsupervised --out RUN), then train",
@@ -82,3 +84,13 @@ def test_a_folder_of_runs_names_those_inside(command, capsys, tmp_path, monkeypa
     name, *options = command.split()
     code, _, err = call([name, "demo", *options], capsys)
     assert code == 2 and f"greedy/ and optimistic/ inside: choose one, as in sombrl {name} demo/greedy." in err
+
+
+def test_a_setting_of_another_strategy_does_nothing_and_says_so(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _, _, err = call(
+        ["train", "gp-icem", "--env", "CartPole-v1", "--explore", "greedy", "--bonus-weight", "50"], capsys
+    )
+    note, refusal = err.splitlines()
+    assert note == "sombrl: --bonus-weight does nothing with --explore greedy: it is for optimistic."
+    assert "Discrete" in refusal

@@ -70,7 +70,7 @@ def test_two_steps_discount_and_only_termination_ends_them(ends, discount):
 
 
 def test_imagined_next_states_are_what_is_learned_from():
-    """The stored next state is worth nothing; the model says that state 0 leads to 0: a reward of 1 for ever."""
+    """The stored next state is worth nothing; the model says that state 0 leads to 0: a reward of 1 forever."""
     rows = transitions(
         np.repeat([[0.0], [8.0]], 50, axis=0), np.zeros((100, 1)), np.repeat([1.0, 0.0], 50), np.full((100, 1), 8.0)
     )

@@ -235,7 +235,7 @@ def test_bad_settings_get_a_sentence():
 
 @pytest.mark.thorough
 def test_learning_for_longer_than_planned_forgets_nothing(tmp_path):
-    """Whoever calls `learn` has planned nothing: the replay grows with what is asked."""
+    """`learn` knows no total beforehand: the replay grows with every call."""
     trained = sombrl.make(
         "dreamer", "Pendulum-v1", **(SETTINGS | {"capacity": 300, "episode_length": 5, "episodes": 2})
     )

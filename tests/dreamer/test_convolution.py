@@ -25,7 +25,7 @@ def plain(layer, image, resolution):
     return made + jnp.broadcast_to(layer.bias, made.shape)
 
 
-@pytest.mark.parametrize("kernel", [3, 5, 7])
+@pytest.mark.parametrize("kernel", [3, 5, pytest.param(7, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     ("resolution", "folded"),
     [("same", False), ("same", True), ("half", False), ("half", True), ("repeat", False), ("zeros", False)],

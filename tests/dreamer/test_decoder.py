@@ -12,6 +12,7 @@ from sombrl.dreamer.decoder import Decoder, InnermostMap
 from sombrl.dreamer.rssm import Latent
 from sombrl.dreamer.sizes import SIZES
 from sombrl.envs.layout import Part
+from tests.dreamer.reference import norm, silu
 
 TINY = SIZES["tiny"]
 PARTS = (
@@ -20,14 +21,6 @@ PARTS = (
     Part("gear", (), "discrete", 3),
     Part("depth", (48, 48, 1), "image"),
 )
-
-
-def silu(x):
-    return x / (1.0 + np.exp(-x))
-
-
-def norm(layer, x):
-    return x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + 1e-4) * np.asarray(layer.scale, np.float64)
 
 
 def linear(layer, x):

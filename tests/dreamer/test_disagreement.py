@@ -139,7 +139,7 @@ def test_pairs_across_a_border_of_episodes_do_not_count():
     assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (gradient, same)), strict=True))
 
 
-def test_the_loss_teaches_the_members_and_nobody_else():
+def test_the_loss_trains_the_members_alone():
     gradients = jax.grad(loss, argnums=(0, 1, 2, 3))(ensemble(), *sequence())
     assert all((leaf != 0).any() for leaf in jax.tree.leaves(gradients[0]))
     assert all((leaf == 0).all() for leaf in gradients[1:])

@@ -11,16 +11,9 @@ from sombrl.dreamer.encoder import Encoder, max_pool
 from sombrl.dreamer.sizes import SIZES
 from sombrl.envs.layout import Part
 from sombrl.records import SombrlError
+from tests.dreamer.reference import norm, silu
 
 TINY = SIZES["tiny"]
-
-
-def silu(x):
-    return x / (1.0 + np.exp(-x))
-
-
-def norm(layer, x):
-    return x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + 1e-4) * np.asarray(layer.scale, np.float64)
 
 
 def convolve(layer, image, border=(2, 2)):

@@ -114,5 +114,5 @@ def test_films_show_windows_within_an_episode_where_there_are_some():
     sizes, read = [], replay._windows
     replay._windows = lambda positions, new: (sizes.append(len(positions)), read(positions, new))[1]
     assert replay.latest(2, 1).positions[:, 1].tolist() == [15, 10]
-    assert sizes == [2], "pictures that nobody sees are not read"
+    assert sizes == [2], "pictures that are not shown are not read"
     assert replay.latest(5, 1).positions[:, 1].tolist() == [15, 10, 5, 0, 20]

@@ -80,7 +80,7 @@ def test_numbers_beyond_the_bins_are_the_last_bin():
     weights = jax.vmap(two_hot.two_hot)(f32([1e9, -1e9, np.inf]))
     np.testing.assert_array_equal(np.argmax(weights, axis=1), [254, 0, 254])
     np.testing.assert_array_equal(np.max(weights, axis=1), 1.0)
-    assert np.isnan(two_hot.two_hot(f32(np.nan))).any(), "a target that is no number must be seen in the loss"
+    assert np.isnan(two_hot.two_hot(f32(np.nan))).any(), "a target that is not a number must be seen in the loss"
 
 
 def test_uniform_logits_mean_exactly_zero():

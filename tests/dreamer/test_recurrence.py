@@ -12,7 +12,7 @@ STEPS, BATCH, WIDTH, OUT = 7, 3, 4, 2
 
 
 def step(weights, state, given):
-    """A state of two parts, an input that is no number, an output, and a weight that only the output sees."""
+    """A state of two parts, an input that is not a number, an output, and a weight that only the output sees."""
     x, reset = given
     fast, slow = (jnp.where(jnp.broadcast_to(reset[:, None], s.shape), 0.0, s) for s in state)
     hidden = jnp.tanh(fast @ weights["inner"] + x + weights["bias"])

@@ -12,6 +12,7 @@ from scipy.stats import entropy
 from sombrl.dreamer.blocks import BlockLinear
 from sombrl.dreamer.rssm import RSSM, Latent, dynamics_losses, kl, mixed, sample, squash
 from sombrl.dreamer.sizes import SIZES
+from tests.dreamer.reference import norm, silu
 
 TINY = SIZES["tiny"]
 TOKENS, ACTIONS, STEPS = 5, 2, 6
@@ -51,14 +52,6 @@ def some_sequence(key):
 
 def dense(layer, x):
     return silu(norm(layer.norm, x @ np.asarray(layer.linear.weight, np.float64)))  # biases are 0 at first
-
-
-def silu(x):
-    return x / (1.0 + np.exp(-x))
-
-
-def norm(layer, x):
-    return x / np.sqrt(np.mean(x**2) + 1e-4) * np.asarray(layer.scale, np.float64)
 
 
 def sigmoid(x):

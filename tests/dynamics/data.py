@@ -53,6 +53,11 @@ def predict(dynamics, obs, action):
     return jax.jit(jax.vmap(dynamics.predict))(obs, action)
 
 
+def same(a, b):
+    """Whether two trees are equal in every bit."""
+    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
 def exact(state, rows: Transition, queries: Transition, kernel=None):
     """μ and σ of s' - s by the textbook formulas, in NumPy, in normalised units."""
     kernel = kernel or (lambda a, b: np.exp(-0.5 * ((a[:, None] - b[None]) ** 2).sum(-1)))

@@ -21,7 +21,7 @@ from sombrl.records import SombrlError, Transition
 from sombrl.replay import Replay
 from sombrl.settings import FiniteHorizon
 from sombrl.training.episodic import Compiled
-from tests.dynamics.data import replay_of, wave
+from tests.dynamics.data import replay_of, same, wave
 
 TRAIN, TEST = wave(100), wave(40, seed=1)
 TINY = {"members": 3, "hidden": (16, 16), "batch_size": 16, "steps_per_fit": 3}
@@ -96,10 +96,6 @@ def rewards_of(task, rows):
 @fast_jit
 def endings_of(task, rows):
     return jax.vmap(task.terminated)(rows.obs, rows.action, rows.next_obs)
-
-
-def same(a, b):
-    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
 # ------------------------------------------------------------------------------------------------ the gradient step

@@ -54,7 +54,7 @@ def test_far_apart_they_descend_alone_and_close_by_they_part():
     np.testing.assert_allclose(np.asarray(alone), 2.0)
 
 
-def test_median_of_identical_particles_is_no_division_by_zero():
+def test_median_of_identical_particles_does_not_divide_by_zero():
     assert float(median_bandwidth(squared_distances(jnp.ones((4, 3))))) > 0
     direction = stein_direction(jnp.ones((4, 3)), jnp.ones((4, 3)), None, "textbook")
     np.testing.assert_allclose(np.asarray(direction), 1.0, rtol=1e-6)

@@ -18,7 +18,7 @@ GRID = jnp.linspace(-2.0, 2.0, 41)[:, None]
 
 
 class Slope(AbstractSimulator):
-    """y = 1000 a x with one unknown a in [0.01, 0.03]; b is fixed at 2 by its range and c is no number to fit."""
+    """y = 1000 a x with one unknown a in [0.01, 0.03]; b is fixed at 2 by its range and c is not a number to fit."""
 
     def draw(self, *, key):
         unit = jr.uniform(key, (), jnp.float32)

@@ -17,7 +17,7 @@ from sombrl.dynamics.particle_config import ParticleConfig
 from sombrl.dynamics.particle_learner import ParticleLearner, _Best, _data_statistics, judged
 from sombrl.dynamics.particles import Particles, Statistics
 from sombrl.replay import Replay
-from tests.dynamics.data import replay_of, wave
+from tests.dynamics.data import replay_of, same, wave
 from tests.dynamics.toy import TINY, Curve, Sines, curve, fast_jit
 
 X = np.random.default_rng(0).uniform(-2, 2, 40)
@@ -45,10 +45,6 @@ def compiled(config):
 
 def fit(ours, replay, state=None, seed=1):
     return compiled(ours.config)(initial() if state is None else state, replay, jr.key(seed))
-
-
-def same(a, b):
-    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
 # ---------------------------------------------------------------------------------------------------- rows of data
@@ -86,7 +82,7 @@ def test_held_out_rows_teach_nothing():
 
 @pytest.mark.slow
 def test_of_many_looks_the_best_one_counts():
-    """Steps too large to end well: whoever looks only at the end keeps what is worse."""
+    """Steps too large to end well: looking only at the end would keep what is worse."""
     often, once = (fit(learner(steps=30, check_every=n, learning_rate=0.5), DATA)[1] for n in (1, 30))
     assert float(often["model/held_out_nll"]) < 0.8 * float(once["model/held_out_nll"])
 

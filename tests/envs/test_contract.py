@@ -36,7 +36,10 @@ SEEDS = [0, 1, 2, 3, 4]
 IDLE: dict[str, list] = {}  # processes are started once and used by many tests, each from the blank state
 
 
-@pytest.fixture(params=list(CASES))
+LONG = ("dmc, in processes",)  # every worker imports dm_control, for seconds
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.thorough] * (name in LONG)) for name in CASES])
 def make(request):
     case = dict(CASES[request.param])
     name, needs = case.pop("name"), case.pop("needs", None)

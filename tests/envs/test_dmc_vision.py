@@ -143,7 +143,7 @@ def test_a_choice_that_does_not_draw_leaves_no_run_and_no_trace(chosen, tmp_path
 
 
 def test_where_nothing_draws_because_dm_control_is_broken(monkeypatch):
-    """Then another graphics library is no help."""
+    """Then another graphics library does not help."""
     monkeypatch.setattr(opengl, "_try", lambda script, backend: "ImportError: libmujoco.so: cannot open")
     assert str(opengl.refuse(CART, "why")).startswith("dm_control is installed but broken (ImportError: libmujoco.so")
 

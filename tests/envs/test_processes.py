@@ -91,7 +91,7 @@ def importing_sombrl():
     return Tiny()
 
 
-def test_the_package_is_there_for_whoever_asks():
+def test_workers_can_import_the_package():
     envs, serial = (make_envs(importing_sombrl, [0], episode_length=5, workers=workers) for workers in (1, 0))
     np.testing.assert_array_equal(envs.reset(0), serial.reset(0))
     envs.close()
@@ -123,7 +123,7 @@ def test_lots_work_side_by_side():
     joined.reset(0), alone.reset(0)
     actions = np.linspace(-1, 1, 10, dtype=np.float32).reshape(5, 2)
     both, last = joined.step(actions, np.ones(5, bool)), alone.step(actions[3:], np.ones(2, bool))
-    assert owed == [[1, 1]]  # asked, and nobody has waited for the answers yet
+    assert owed == [[1, 1]]  # asked, and nothing has waited for the answers yet
     np.testing.assert_array_equal(both.obs[3:], last.obs)
     for envs in (*lots, alone):
         envs.close()
@@ -286,7 +286,7 @@ def test_a_worker_that_cannot_live_is_a_fault_all_the_same():
     envs.close()
 
 
-def test_a_simulator_that_raises_after_a_good_while_is_replaced(caplog, monkeypatch):
+def test_a_simulator_that_raises_late_is_replaced(caplog, monkeypatch):
     """By accident, that is; one that raises soon is wrong, and says so."""
     monkeypatch.setattr("sombrl.envs.adapters.processes.ACCIDENT", 2)
     envs, zeros = pool("raises", workers=1, restart=True), np.zeros((3, 2))

@@ -146,10 +146,3 @@ def remote(address, **options):
     with contextlib.closing(RemoteBackend(address, **{"patience": 20.0, **options})) as backend:
         backend.connect()
         yield backend
-
-
-def wait_until(condition, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -66,7 +66,7 @@ def test_sockets_without_a_file_are_refused(text):
         read_address(text)
 
 
-def test_an_ip_without_a_port_is_no_file():
+def test_an_ip_without_a_port_is_not_a_file():
     with pytest.raises(SombrlError, match="its own machine"):
         read_address("0.0.0.0")
 
@@ -96,7 +96,7 @@ def test_a_port_is_bound_on_loopback():
 
 
 @pytest.mark.parametrize("kind", ["file", "empty", "folder", "fifo", "link to a file", "link to nothing"])
-def test_what_is_no_socket_stays(kind, tmp_path):
+def test_what_is_not_a_socket_stays(kind, tmp_path):
     path, precious = tmp_path / "car", tmp_path / "precious.txt"
     precious.write_text("mine")
     make = {

@@ -289,7 +289,7 @@ def test_bad_input(argv, sentence, capsys, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_no_campaign_is_left_alone(capsys, tmp_path):
+def test_a_folder_that_is_not_a_campaign_is_left_alone(capsys, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     for command in ("run", "status"):
         code, _, err = call(["hardware", command, str(tmp_path)], capsys)

@@ -21,7 +21,8 @@ from sombrl.hardware.messages import QUESTIONS
 from sombrl.hardware.remote import RemoteBackend
 from sombrl.hardware.sim_backend import SimConfig
 from sombrl.hardware.supervisor import SupervisorConfig
-from tests.hardware.parts import ROOT, Recorded, remote, served, wait_until
+from tests.hardware.parts import ROOT, Recorded, remote, served
+from tests.waiting import wait_for
 
 WIDE = SupervisorConfig(stale_after=30.0, field_x=(-1e3, 1e3), field_y=(-1e3, 1e3))
 """The heartbeat and the field are not what stops the car here."""
@@ -127,7 +128,7 @@ def bent(rng):
 
 
 def send(connection, data, rng):
-    """In one piece or in several. Who is hung up on in the middle has been heard."""
+    """In one piece or in several. What came before a connection was closed has been read."""
     cuts = np.sort(rng.integers(len(data) + 1, size=rng.integers(0, 4))).tolist()
     try:
         for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
@@ -174,7 +175,7 @@ def fuzz(address, car, seed, number):
             send(connection, first + data + b"\n", rng)
             if known:
                 assert ended(connection), data
-                wait_until(lambda: len(car.sent) > sent)  # noqa: B023
+                wait_for(lambda: len(car.sent) > sent)  # noqa: B023
                 assert {command[1:] for command in car.sent[sent:]} == {(0.0, 0.0)}, data
                 assert not backend.command(0.1, 0.3, time.monotonic()).accepted, data
             else:
@@ -184,7 +185,7 @@ def fuzz(address, car, seed, number):
         finally:
             connection.close()
             backend._hang_up()
-        wait_until(lambda: car.sent[-1][1:] == (0.0, 0.0))
+        wait_for(lambda: car.sent[-1][1:] == (0.0, 0.0))
 
 
 def check(tmp_path, seed, number, capfd):
@@ -197,10 +198,10 @@ def check(tmp_path, seed, number, capfd):
     np.testing.assert_array_equal(commands[-1], 0.0)
     with remote(address, patience=10.0) as backend:  # it drives as ever
         backend.reset("teleport")
-        wait_until(lambda: backend.command(0.1, 0.2, time.monotonic()).accepted and car.truth()[3] > 0.1)
+        wait_for(lambda: backend.command(0.1, 0.2, time.monotonic()).accepted and car.truth()[3] > 0.1)
         assert backend.observe().valid
-    wait_until(lambda: threading.active_count() <= threads + 1)  # the supervisor's
-    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= files)
+    wait_for(lambda: threading.active_count() <= threads + 1)  # the supervisor's
+    wait_for(lambda: len(os.listdir("/proc/self/fd")) <= files)
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -243,14 +244,14 @@ def flood(tmp_path, seed, number):
             thread.join()
         with remote(f"127.0.0.1:{port}", patience=10.0) as backend:
             backend.reset("teleport")
-            wait_until(lambda: backend.command(0.0, 0.2, time.monotonic()).accepted)
+            wait_for(lambda: backend.command(0.0, 0.2, time.monotonic()).accepted)
         process.terminate()
         _, err = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == 0 and "Traceback" not in err
-    assert "stopped the car and hung up after a line that is no question" in err and list(tmp_path.iterdir()) == []
+    assert "stopped the car and hung up after a line that is not a question" in err and list(tmp_path.iterdir()) == []
 
 
 def test_the_command_lives_through_a_flood(tmp_path):

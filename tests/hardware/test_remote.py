@@ -19,7 +19,8 @@ from sombrl.hardware.registry import make_backend
 from sombrl.hardware.remote import RemoteBackend
 from sombrl.hardware.supervisor import Supervisor
 from sombrl.records import RunFault, SombrlError
-from tests.hardware.parts import ROOT, constant, remote, served, wait_until
+from tests.hardware.parts import ROOT, constant, remote, served
+from tests.waiting import wait_for
 
 
 def test_an_episode_over_a_socket(tmp_path):
@@ -81,7 +82,7 @@ def test_an_episode_through_a_tunnel(tmp_path):
         assert run_episode(backend, constant(0.1, 0.5), Supervisor(backend), steps=10).end == "completed"
         assert backend.command(0.0, 0.3, time.monotonic()).accepted and car.sent[-1][1:] == (0.0, 0.3)
         backend._hang_up()  # without a word
-        wait_until(lambda: car.sent[-1][1:] == (0.0, 0.0))
+        wait_for(lambda: car.sent[-1][1:] == (0.0, 0.0))
 
 
 def answering(address, answer):
@@ -212,7 +213,7 @@ def test_a_car_whose_controller_is_frozen_or_killed_stops(by, tmp_path):
     try:
         assert process.stdout is not None and process.stdout.readline() == "driving\n"
         for number, name in enumerate(("SIGSTOP", "SIGKILL"), start=1):
-            wait_until(lambda: car.throttle() == pytest.approx(0.24))  # 0.6 of the scale 0.4
+            wait_for(lambda: car.throttle() == pytest.approx(0.24))  # 0.6 of the scale 0.4
             process.send_signal(getattr(signal, name))
             time.sleep(0.4)  # the radio's 0.1 s, the watchdog's 0.1 s, and a busy machine
             assert car.throttle() == 0.0

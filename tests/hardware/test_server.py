@@ -1,4 +1,4 @@
-"""The car's side of a socket: who drives, who may stop, and what stops the car whoever drives it."""
+"""The car's side of a socket: who drives, who may stop, and what stops the car whatever drives it."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,8 @@ from sombrl.hardware.server import MOST_CALLERS, Server, serve
 from sombrl.hardware.sim_backend import SimBackend, SimConfig
 from sombrl.hardware.supervisor import SupervisorConfig
 from sombrl.records import RunFault, SombrlError
-from tests.hardware.parts import ROOT, Recorded, remote, served, wait_until
+from tests.hardware.parts import ROOT, Recorded, remote, served
+from tests.waiting import wait_for
 
 NEUTRAL = (0.0, 0.0)
 FREE = {"field_x": (-1e3, 1e3), "field_y": (-1e3, 1e3)}
@@ -59,7 +60,7 @@ def begin(address, car, **options):
     CONTROLLERS.append(backend)
     backend.connect()
     backend.reset("teleport")
-    wait_until(lambda: drive(backend, **options).accepted and last(car)[1] != 0.0)
+    wait_for(lambda: drive(backend, **options).accepted and last(car)[1] != 0.0)
     return backend
 
 
@@ -149,8 +150,8 @@ def test_anybody_stops_the_car_at_once_and_ends_the_drive(tmp_path, capfd):
     try:
         time.sleep(0.1)
         stop(address)
-        wait_until(lambda: last(car) == NEUTRAL)
-        wait_until(lambda: "a stop from somebody else ended the drive" in capfd.readouterr().err)
+        wait_for(lambda: last(car) == NEUTRAL)
+        wait_for(lambda: "a stop from somebody else ended the drive" in capfd.readouterr().err)
         sent = len(car.sent)
         time.sleep(0.3)
         assert all(command[1:] == NEUTRAL for command in car.sent[sent:])
@@ -203,7 +204,7 @@ def test_a_stop_waits_for_no_other_call(name, tmp_path):
         car.go.set()
         asking.join()
     backend.close()
-    wait_until(lambda: last(car) == NEUTRAL)
+    wait_for(lambda: last(car) == NEUTRAL)
     time.sleep(0.1)
     assert last(car) == NEUTRAL
 
@@ -240,7 +241,7 @@ def test_who_comes_last_is_heard_though_all_places_are_taken(tmp_path):
         assert drive(backend).accepted  # the driver keeps its place
         stop(address)
         assert last(car) == NEUTRAL
-        wait_until(lambda: threading.active_count() < threads + MOST_CALLERS)
+        wait_for(lambda: threading.active_count() < threads + MOST_CALLERS)
     backend.close()
 
 
@@ -253,12 +254,12 @@ def test_without_a_server_a_stop_says_so(tmp_path):
 
 
 def test_lost_heartbeat(tmp_path):
-    """After 100 ms without a command, of a car that would drive for ever."""
+    """After 100 ms without a command, of a car that would drive forever."""
     address = str(tmp_path / "car")
     car = served(address, still())
     backend = begin(address, car)
     sent, at = len(car.sent), car.sent[-1][0]
-    wait_until(lambda: len(car.sent) > sent)
+    wait_for(lambda: len(car.sent) > sent)
     assert last(car) == NEUTRAL and 0.1 <= car.sent[sent][0] - at < 1.0
     backend.close()
 
@@ -271,7 +272,7 @@ def test_a_driver_that_is_gone(how, tmp_path):
     if how == "dies":
         backend._socket.sendall(b'{"id": 1, "call": "comm')  # in the middle of a line
     backend._hang_up()
-    wait_until(lambda: last(car) == NEUTRAL)
+    wait_for(lambda: last(car) == NEUTRAL)
 
 
 def test_speed(tmp_path):
@@ -279,7 +280,7 @@ def test_speed(tmp_path):
     address = str(tmp_path / "car")
     car = served(address, still(noise=0.0), SupervisorConfig(speed_cap=0.5, **FREE, **PATIENT))
     backend = begin(address, car, throttle=0.4, steer=0.0)
-    wait_until(lambda: not (time.sleep(0.02), drive(backend, throttle=0.4, steer=0.0))[1].accepted)
+    wait_for(lambda: not (time.sleep(0.02), drive(backend, throttle=0.4, steer=0.0))[1].accepted)
     assert car.truth()[3] > 0.5 and last(car)[1] == 0.0
     assert drive(backend, throttle=-0.1, steer=0.0).accepted and last(car)[1] == -0.1
     backend.close()
@@ -290,7 +291,7 @@ def test_field(tmp_path):
     address = str(tmp_path / "car")
     car = served(address, still(noise=0.0), SupervisorConfig(field_x=(0.9, 2.0), **PATIENT))
     backend = begin(address, car, throttle=0.4, steer=0.0)
-    wait_until(lambda: not (time.sleep(0.02), drive(backend, throttle=0.4, steer=0.0))[1].accepted)
+    wait_for(lambda: not (time.sleep(0.02), drive(backend, throttle=0.4, steer=0.0))[1].accepted)
     assert car.truth()[0] < 0.9 and last(car) == NEUTRAL
     assert drive(backend, throttle=0.0, steer=0.0).accepted and not drive(backend, throttle=-0.4).accepted
     assert last(car) == NEUTRAL
@@ -321,7 +322,7 @@ def test_a_command_that_is_late_or_too_strong(tmp_path, capfd):
     assert not ack.accepted and ack.late_by == pytest.approx(1.0, abs=0.5) and last(car) == NEUTRAL
     assert drive(backend, throttle=0.4).accepted
     assert not drive(backend, throttle=0.41).accepted and last(car) == NEUTRAL
-    wait_until(lambda: "beyond this server's supervisor.throttle_scale" in capfd.readouterr().err)
+    wait_for(lambda: "beyond this server's supervisor.throttle_scale" in capfd.readouterr().err)
     backend.close()
 
 
@@ -362,7 +363,7 @@ def test_a_stop_that_raises_is_tried_again(tmp_path):
         proper()
 
     car.stop = flaky
-    wait_until(lambda: len(car.sent) > sent)  # of the watching thread
+    wait_for(lambda: len(car.sent) > sent)  # of the watching thread
     assert last(car) == NEUTRAL and len(failed) == 3
     backend.close()
 
@@ -407,7 +408,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize("line", MALFORMED)
 @pytest.mark.parametrize("who", ["driver", "stranger"])
-def test_a_malformed_line_stops_the_car_whoever_sends_it(who, line, tmp_path, capfd):
+def test_a_malformed_line_of_any_sender_stops_the_car(who, line, tmp_path, capfd):
     address = str(tmp_path / "car")
     car = served(address, still(), CALM)
     backend, sent = begin(address, car), len(car.sent)
@@ -417,12 +418,12 @@ def test_a_malformed_line_stops_the_car_whoever_sends_it(who, line, tmp_path, ca
         with Caller(address) as stranger:
             stranger.socket.sendall(line)
             assert stranger.hung_up()
-    wait_until(lambda: last(car) == NEUTRAL)
+    wait_for(lambda: last(car) == NEUTRAL)
     assert not drive(backend).accepted  # the drive is over
     backend.close()
     assert all(command[1:] == NEUTRAL for command in car.sent[sent:])
     begin(address, car).close()
-    wait_until(lambda: "stopped the car and hung up after a line that is no question" in capfd.readouterr().err)
+    wait_for(lambda: "stopped the car and hung up after a line that is not a question" in capfd.readouterr().err)
 
 
 def test_whatever_ends_the_server_stops_the_car(tmp_path):
@@ -483,7 +484,7 @@ def test_a_signal_stops_the_car_and_removes_the_socket(name, tmp_path):
         CONTROLLERS.append(backend)
         backend.connect()
         backend.reset("teleport")
-        wait_until(lambda: drive(backend).accepted)
+        wait_for(lambda: drive(backend).accepted)
         process.send_signal(getattr(signal, name))
         process.send_signal(getattr(signal, name))  # once more, while it stops
         out, err = process.communicate(timeout=120)

@@ -231,7 +231,7 @@ def test_late_commands_are_refused_replaced_by_neutral_and_not_learned_from():
 
 
 def test_a_policy_that_hangs_is_noticed_by_another_thread():
-    """The thread runs in real time; the clock that it reads is moved by the policy, so a busy machine is no matter."""
+    """The thread runs in real time; the clock that it reads is moved by the policy, not by a busy machine."""
     backend, calls = car(), []
     backend.clock = Stepped()
     backend.reset("teleport")
@@ -296,7 +296,7 @@ def test_the_operator_stops_within_one_period():
 
 
 def test_a_refusal_for_any_reason_counts_as_late():
-    """An accepted=False that is nobody's fault (a vendor's link) is treated as a late command too."""
+    """An accepted=False that has no fault of ours behind it (a vendor's link) is treated as a late command too."""
     backend = car()
     supervisor = Supervisor(backend)
     supervisor.begin(0, backend.observe(), 0.0)

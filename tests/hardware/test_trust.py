@@ -40,9 +40,9 @@ def test_a_campaign_file_runs_no_shell(tmp_path, monkeypatch, capsys):
     (campaign.path / "config.json").write_text(json.dumps(config))
     code, _, err = call(["hardware", "run", "c"], capsys)
     assert code == 2 and "its backend os:system is code" in err and "--trust" in err
-    # Even when it is trusted: what is no car is not called.
+    # Even when it is trusted: what is not a car is not called.
     code, _, err = call(["hardware", "run", "c", "--trust"], capsys)
-    assert code == 2 and "os:system is no backend" in err
+    assert code == 2 and "os:system is not a backend" in err
     assert not (tmp_path / "x").exists()
 
 
@@ -72,7 +72,7 @@ def test_own_parts_need_no_word():
 
 @pytest.mark.parametrize("name", ["os:system", "os:getcwd", f"{__name__}:unannotated", f"{__name__}:mark_file"])
 def test_only_what_says_that_it_makes_cars_is_called(name, tmp_path):
-    with pytest.raises(SombrlError, match=r"is no backend: it must be a class of the kind CarBackend"):
+    with pytest.raises(SombrlError, match=r"is not a backend: it must be a class of the kind CarBackend"):
         make_backend(name, (f"command={tmp_path / 'mark'}",))
     assert not (tmp_path / "mark").exists()
 
@@ -85,13 +85,13 @@ def test_classes_and_functions_that_say_so_are():
 
 @pytest.mark.parametrize("name", ["os:system", "os:getcwd", f"{__name__}:mark_file", "tests.hardware.parts:Inline"])
 def test_only_functions_of_a_trainers_arguments_train(name):
-    with pytest.raises(SombrlError, match="is no trainer: it must be a function of"):
+    with pytest.raises(SombrlError, match="is not a trainer: it must be a function of"):
         find_trainer(name)
     assert callable(find_trainer(HASHING).train)
 
 
 def test_the_learner_asks_as_well(tmp_path):
-    """Who started it may be anybody: the folder's word is not enough for it either."""
+    """Any process may have started it: the folder's word is not enough for it either."""
     campaign = Campaign.create(tmp_path / "c", CampaignConfig(trainer=HASHING, episodes=1), ["test"])
     beat = Heartbeat(campaign, None)
     with pytest.raises(SombrlError, match=f"its trainer {HASHING} is code"):

@@ -1,4 +1,4 @@
-"""Optimism finds the goal of MountainCar, which luck does not: a quarter of an hour, `make test-slow`."""
+"""Optimism finds the goal of MountainCar, which random actions do not: a quarter of an hour, `make test-slow`."""
 
 import numpy as np
 import pytest

@@ -128,7 +128,7 @@ def test_a_stack_on_a_batch_is_one_product_per_layer(make, layers, members_first
 
 
 def test_many_batched_initialisations_in_one_program_end():
-    """Batched QRs side by side wait for each other for ever on two cores: ours must not be batched."""
+    """Batched QRs side by side wait for each other forever on two cores: ours must not be batched."""
     make = functools.partial(MLP, 32, (32, 32, 32), 32)
     networks = jax.jit(lambda key: stacked(make, 5, key=key))(jr.key(0))
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(jax.block_until_ready(networks)))

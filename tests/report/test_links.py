@@ -111,7 +111,7 @@ def test_half_a_character_breaks_one_run_and_not_the_page(tmp_path, where):
     assert write_report([tmp_path / "runs"], tmp_path / "r.html").stat().st_size > 1000
 
 
-def test_a_folder_whose_name_is_no_text_is_reported(tmp_path):
+def test_a_folder_whose_name_is_not_text_is_reported(tmp_path):
     name = os.fsdecode(b"caf\xe9")
     write_run(tmp_path / name)
     page = write_report([tmp_path], tmp_path / "r.html")

@@ -17,6 +17,7 @@ from sombrl.report import media
 from sombrl.report.page import LIVE_MARK
 from tests.report.examples import GIF, VERSIONS, write_run, write_table
 from tests.small import heed_ctrl_c
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "link", "input", "img", "br"}
@@ -197,13 +198,6 @@ def test_live_page_follows_the_run_and_ends_cleanly(tmp_path):
 def points(out) -> int | None:
     text = out.read_text()
     return len(data_of(text)["comparisons"][0]["tasks"][0]["curves"][0]["x"]) if 'id="data"' in text else None
-
-
-def wait_for(condition, seconds=40.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 import threading
-import time
 
 import pytest
 
@@ -14,6 +13,7 @@ from sombrl.runs.signals import Signals
 from sombrl.runs.train import Interrupted, Run, run_training
 from sombrl.storage.run_folder import RunFolder
 from tests.small import reproducible_rows, small
+from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +32,6 @@ def handlers(monkeypatch):
 
 def send(number=signal.SIGINT):
     os.kill(os.getpid(), number)
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.001)
 
 
 @pytest.fixture
@@ -116,7 +109,7 @@ def test_no_signal_is_lost_in_a_finaliser():
     assert reached == ["end"]
 
 
-def test_a_signal_that_a_launcher_passes_on_is_no_second_one(monkeypatch, said):
+def test_a_signal_that_a_launcher_passes_on_is_not_a_second_one(monkeypatch, said):
     monkeypatch.setattr(signals, "ONE_PRESS", 60.0)
     with pytest.raises(KeyboardInterrupt), Signals(False) as told:
         send()

@@ -69,8 +69,8 @@ def test_load_imports_nothing_either(stranger):
     assert not mark.exists()
 
 
-def test_beside_an_object_the_name_in_the_file_is_nobodys_word(trained):
-    """A run that this one begins from (--start-from) may name the same module: still nobody has."""
+def test_beside_an_object_the_name_in_the_file_counts_for_nothing(trained):
+    """A run that this one begins from (--start-from) may name the same module: still untrusted."""
     run = dataclasses.replace(sombrl.load(trained).run_config, env="payload:X-v0")
     config = ALGORITHMS["gp-icem"].config()
     agent = sombrl.Agent("gp-icem", config, run, lambda: gymnasium.make("Pendulum-v1"))
@@ -78,7 +78,7 @@ def test_beside_an_object_the_name_in_the_file_is_nobodys_word(trained):
     assert sombrl.make("gp-icem", "Pendulum-v1")._word.allows("Pendulum-v1")
 
 
-def test_naming_another_environment_is_no_word(stranger, capsys):
+def test_naming_another_environment_does_not_count(stranger, capsys):
     _, mark = stranger
     code, _, err = call(["eval", "runs/stranger", "--env", "Pendulum-v1"], capsys)
     assert code == 2 and "was trained on runs.stranger.payload:X-v0, not on Pendulum-v1" in err

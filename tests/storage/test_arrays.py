@@ -81,7 +81,7 @@ def test_a_bomb_that_unpacks_to_more_than_the_file(tmp_path):
     refused(path, "compressed, which sombrl never writes")
 
 
-def test_an_archive_that_is_no_archive(tmp_path):
+def test_an_archive_that_is_not_an_archive(tmp_path):
     """NumPy would read it as an array of its own and allocate that."""
     path = save(tmp_path)
     (path / "arrays.npz").write_bytes(member((HUGE,)))

@@ -32,7 +32,7 @@ class Outer(eqx.Module):
     steps: int
     rate: float
     name: str = eqx.field(static=True)
-    call: object = jax.nn.relu  # a leaf that is no array
+    call: object = jax.nn.relu  # a leaf that is not an array
 
 
 def outer(seed: int, steps: int) -> Outer:

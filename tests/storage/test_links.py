@@ -53,7 +53,7 @@ def test_a_pipe_in_the_place_of_a_file_blocks_nothing(tmp_path, name):
         "config.json": lambda: folder.config,
         "eval.json": lambda: _read(folder.path / name),
     }
-    with pytest.raises(SombrlError, match=f"{name}.*is no file"):
+    with pytest.raises(SombrlError, match=f"{name}.*is not a file"):
         reads[name]()
 
 
@@ -62,5 +62,5 @@ def test_nor_in_a_checkpoint(tmp_path, name):
     path = checkpoint.save(tmp_path, 1, LIKE, {"iteration": 1})
     (path / name).unlink()
     os.mkfifo(path / name)
-    with pytest.raises(SombrlError, match=f"{name}: (cannot be read|is no file)"):
+    with pytest.raises(SombrlError, match=f"{name}: (cannot be read|is not a file)"):
         checkpoint.load_latest(tmp_path, LIKE)

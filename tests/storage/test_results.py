@@ -42,7 +42,7 @@ def test_a_run_that_cannot_be_read_is_left_out_and_named(tmp_path, capsys):
 
 
 def test_where_none_can_be_read_nothing_is_written(tmp_path):
-    with pytest.raises(SombrlError, match="holds what is no text"):
+    with pytest.raises(SombrlError, match="is not a text file"):
         export_runs([damaged(tmp_path / "half")], tmp_path / "x.csv", "trial")
     with pytest.raises(SombrlError, match="there is no run"):  # a slip of the keyboard
         export_runs([write_run(tmp_path / "whole"), tmp_path / "wohle"], tmp_path / "x.csv", "trial")

@@ -91,13 +91,13 @@ def test_a_failed_create_leaves_nothing(tmp_path, monkeypatch, exists, fault):
     assert not exists or os.listdir(path) == []
 
 
-def test_a_config_that_is_no_json_leaves_nothing(tmp_path):
+def test_a_config_that_is_not_json_leaves_nothing(tmp_path):
     with pytest.raises(SombrlError, match="must be JSON"):
         RunFolder.create(tmp_path / "run", {"a": object()}, [])
     assert os.listdir(tmp_path) == []
 
 
-def test_open_refuses_what_is_no_run(tmp_path):
+def test_open_refuses_what_is_not_a_run(tmp_path):
     with pytest.raises(SombrlError, match="there is no run"):
         RunFolder.open(tmp_path / "none")
     with pytest.raises(SombrlError, match="is not a run"):

@@ -127,7 +127,7 @@ def test_a_refusal_is_not_tried_again(place):
     assert len(backend.started) == 2
 
 
-def test_a_worker_that_lost_the_race_for_a_cell_is_no_failure(place):
+def test_a_worker_that_lost_the_race_for_a_cell_is_not_a_failure(place):
     backend = Told(seed0=[lambda folder: Ended(BUSY)] * 3 + [done], seed2=[done])
     run(place, backend, retries=0)
     assert [name[-1] for name in backend.started].count("0") == 4
@@ -296,7 +296,7 @@ def test_folders_of_others_are_refused(place, tmp_path, capsys):
     assert "is not empty and no sweep" in refused(sweep.parent)
     assert "is a file" in refused(tmp_path / "tiny.toml")
     assert sorted((path, path.stat().st_mtime_ns) for path in sweep.rglob("*") if path.is_file()) == before
-    with pytest.raises(SombrlError, match="no sweep"):
+    with pytest.raises(SombrlError, match="not a sweep"):
         status_text(tmp_path)
 
 

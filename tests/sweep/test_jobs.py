@@ -20,7 +20,8 @@ from sombrl.sweep import jobs, side_by_side
 from sombrl.sweep.local import LocalBackend, cores_here
 from sombrl.sweep.parts import split
 from tests.small import SMALL_FLAGS, call, reproducible_rows
-from tests.sweep.tiny import alive, finish, start, wait_for
+from tests.sweep.tiny import alive, finish, start
+from tests.waiting import wait_for
 
 # Two parts of two: the programs of one seed alone round differently where they are compiled with little optimisation.
 FLAGS = ["--env", "pendulum", "--seeds", "4", "--no-tensorboard", *SMALL_FLAGS]

@@ -19,7 +19,8 @@ from sombrl.sweep.local import LocalBackend, visible_gpus
 from sombrl.sweep.places import SweepPlace
 from sombrl.sweep.status import status_text
 from sombrl.sweep.worker import Job, Worker
-from tests.sweep.tiny import SPEC, alive, cells, checkpointed, events, finish, start, wait_for, write
+from tests.sweep.tiny import SPEC, alive, cells, checkpointed, events, finish, start, write
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_a_sweep_is_runs_and_a_table(reference, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_is_the_one_that_train_would_have_made(reference, tmp_path):
-    """The same numbers as `sombrl train` with the same settings: a cell is no second implementation."""
+    """The same numbers as `sombrl train` with the same settings: a cell is not a second implementation."""
     run, cell = tmp_path / "run", cells(reference[0])[0] / "run"
     flags = ["--env", "pendulum", "--seeds", "2", "--episodes", "12", "--action-repeat", "5", "--episode-length", "6"]
     for part, fields in (("gp", {"capacity": 128, "rank": 8, "fit-points": 16, "fit-steps": 3}), ("icem", ICEM)):

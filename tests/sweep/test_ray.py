@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.tiny import LEARNING, cells, checkpointed, events, finish, start, wait_for, write
+from tests.sweep.tiny import LEARNING, cells, checkpointed, events, finish, start, write
+from tests.waiting import wait_for
 
 pytest.importorskip("ray", reason="needs the extra `ray`")
 pytestmark = pytest.mark.slow
@@ -164,7 +165,7 @@ def test_a_node_and_the_driver_die(cluster, tmp_path):
     assert [len(events(cell, "started")) for cell in cells(whole)] == [1] * 24
 
 
-def test_nobody_answers(tmp_path):
+def test_no_server_answers(tmp_path):
     command = ["sweep", write(tmp_path), "--backend", "ray", "--address", f"127.0.0.1:{free_port()}"]
     began = time.monotonic()
     _, err = finish(start(*command, "--out", tmp_path / "sweep"), code=2)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.tiny import LEARNING, cells, checkpointed, events, finish, start, wait_for, write
+from tests.sweep.tiny import LEARNING, cells, checkpointed, events, finish, start, write
+from tests.waiting import wait_for
 
 pytest.importorskip("submitit", reason="needs the extra `slurm`")
 pytestmark = pytest.mark.slow
@@ -40,7 +41,7 @@ def test_preempted_jobs_go_back_to_the_queue_and_go_on(tmp_path):
     for cell in preempted:
         before, after = events(cell, "started")
         assert before["iteration"] == 0 and after["iteration"] >= 1 and before["pid"] != after["pid"]
-        assert events(cell, "broke") == []  # a preemption is no failure
+        assert events(cell, "broke") == []  # a preemption is not a failure
     finish(start(*command, "--workers", "2", "--out", whole, PJRT_NPROC="1"))
     assert (sweep / "results.csv").read_bytes() == (whole / "results.csv").read_bytes()
 

@@ -215,7 +215,7 @@ def test_packages_that_are_not_installed(module, flags, capsys, tmp_path, monkey
 def test_a_spec_that_is_not_there(capsys, tmp_path):
     code, _, err = call(["sweep", str(tmp_path / "x.toml")], capsys)
     assert code == 2 and "No such file" in err
-    with pytest.raises(SombrlError, match="no text"):
+    with pytest.raises(SombrlError, match="not a text file"):
         (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
         read_spec(tmp_path / "x.toml")
 

@@ -19,7 +19,8 @@ from sombrl.sweep.spec import read_spec
 from sombrl.sweep.status import status_text
 from sombrl.sweep.tune import LAST, STARTUP, ends_of, space, tune
 from sombrl.sweep.worker import Job
-from tests.sweep.tiny import LEARNING, SPEC, checkpointed, events, finish, start, wait_for, write
+from tests.sweep.tiny import LEARNING, SPEC, checkpointed, events, finish, start, write
+from tests.waiting import wait_for
 
 TUNE = SPEC.replace("[grid]\nseed = [0, 2]\n", "").replace('["optimistic"]', '"optimistic"')
 SEARCH = """

@@ -7,8 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 SPEC = """
@@ -62,14 +60,6 @@ def finish(process: subprocess.Popen, code: int = 0, timeout: float = 300) -> tu
     out, err = process.communicate(timeout=timeout)
     assert process.returncode == code, out + err
     return out, err
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen | None = None, timeout: float = 180) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.005)
 
 
 def cells(sweep: Path) -> list[Path]:

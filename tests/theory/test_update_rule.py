@@ -35,7 +35,7 @@ def test_equals_the_naive_loop(x64):
         flags = np.asarray(due(jnp.asarray(stds), 0.2))
         ours = int(np.argmax(flags)) + 1 if flags.any() else None
         assert ours == naive(stds, 0.2)
-        assert np.all(np.diff(flags.astype(int)) >= 0)  # once due, due for ever
+        assert np.all(np.diff(flags.astype(int)) >= 0)  # once due, always due
         seen.add(ours)
     assert {None, 1} < seen and len(seen) > 4
 

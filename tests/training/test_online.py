@@ -252,7 +252,7 @@ class Paid(gymnasium.Env):
 
 
 @pytest.mark.parametrize(("amount", "warned"), [(1e5, True), (-1.0, False)])
-def test_rewards_that_nobody_can_learn_from(amount, warned):
+def test_rewards_too_large_to_learn_from(amount, warned):
     """A sentence with the numbers in it."""
     env = functools.partial(Paid, amount)
     sentences = []
@@ -282,7 +282,7 @@ def test_out_of_memory_names_the_flags(tmp_path, monkeypatch):
 @pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["sac", "mbpo"])
 def test_learning_for_longer_than_planned_forgets_nothing(algorithm, tmp_path):
-    """Whoever calls `learn` has planned nothing: the replay grows with what is asked."""
+    """`learn` knows no total beforehand: the replay grows with every call."""
     trained = agent(algorithm, decisions=None, episodes=1)
     trained.learn(40)
     trained.learn(60)
@@ -323,7 +323,7 @@ class Bends(gymnasium.Env):
         return np.zeros(2 if self.steps < 30 else 3, np.float32), 0.0, False, False, {}
 
 
-def test_an_environment_that_breaks_its_word_costs_an_iteration_and_no_more(tmp_path):
+def test_an_environment_that_breaks_its_promise_costs_one_iteration(tmp_path):
     trained = agent("sac", env=Bends)
     folder = RunFolder.create(tmp_path / "run", trained.to_json(), ["test"])
     with pytest.raises(SombrlError, match=r"its space says \(2,\); 1 of 3 iterations are saved; continue with"):

@@ -66,7 +66,7 @@ class Agent:
             raise nearest(algorithm, ALGORITHMS, "algorithm")
         keep_programs()
         self.algorithm = algorithm
-        # Whoever made this agent has named its environment; beside an object, the name is only a file's.
+        # The caller who made this agent has named its environment; beside an object, the name is only a file's.
         named = {run_config.env} if env is None else frozenset[str]()
         self._word = dataclasses.replace(word, named=word.named | named)
         self.trainer: Trainer[Any] = ALGORITHMS[algorithm].make_trainer(

@@ -809,8 +809,8 @@ def SimFSVGD(
             always does. Planners need particles for the last two, so they cost as much as pets.
         beta: hucrl: the planner chooses the most favourable dynamics within ± this many standard deviations.
         prior: The simulator: kinematic, with tyres, or none.
-        use: What for: as a prior; fitted to the data, with networks for the rest; or fitted and believed (then
-            σ = 0).
+        use: As a prior; fitted to the data, with networks for the rest; or fitted and taken as exact (then σ =
+            0).
         prior_gap: Allow for what the simulator lacks by the published GP on top of it (--model.additive-scales:
             by another).
         prior_integrator: How the simulator integrates; legacy is the published one.

@@ -81,7 +81,7 @@ def make(algorithm: str, env: Any, *, preset: str | None = None, config: Any = N
     if isinstance(settings.get("env_kwargs"), Mapping):
         settings["env_kwargs"] = tuple(f"{name}={value}" for name, value in settings["env_kwargs"].items())
     values = _values(algorithm, settled, settings)
-    row.refuse_names(settings)
+    row.refuse_names([*settings, *(".".join(path[1:]) for path in values)])
     row.refuse_values({path[-1]: value for path, value in values.items() if path[1:-1] in ((), ("explore",))})
     run = {path[1:]: value for path, value in values.items() if path[0] == "run"}
     own = {path[1:]: value for path, value in values.items() if path[0] == "config"}

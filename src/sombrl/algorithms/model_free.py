@@ -1,4 +1,4 @@
-"""SAC and MaxInfoSAC: the policy of MBPO with real data alone, without a model or with one for curiosity only."""
+"""SAC and MaxInfoSAC: the policy of MBPO with real data alone, without a model or with one for the bonus only."""
 
 import dataclasses
 from typing import Annotated
@@ -93,6 +93,12 @@ NO_MODEL = (
     "cannot be: sac has no model to be uncertain about, so use sombrl train maxinfo-sac or mbpo, or --explore greedy."
 )
 NO_BONUS = "does nothing in sac, which explores by its entropy alone: leave it out, or use sombrl train maxinfo-sac."
+NOT_IMAGINED = {
+    f"sac.{name}": "is about data that a model imagines, and model-free algorithms have none: leave it out, or use "
+    "sombrl train mbpo."
+    for name in ("imagined_action", "imagined_weight", "rollout_length", "mix", "real_every")
+}
+"""What an algorithm lacks that learns from real data alone."""
 
 SAC_ALGORITHM = Algorithm(
     "sac",
@@ -107,6 +113,8 @@ SAC_ALGORITHM = Algorithm(
             if name not in ("greedy", "nemean")
         },
         **{name: NO_BONUS for name in kinds_of(ExploreConfig) if name not in ("explore", "theory")},
+        **{f"sac.{name}": NO_BONUS for name in ("bonus_weight_lr", "bonus_enters", "bonus_scale", "bonus_rows")},
+        **NOT_IMAGINED,
     },
     presets={"strong": STRONG_NETWORKS},
 )
@@ -117,6 +125,7 @@ MAXINFO_SAC = Algorithm(
     "soft actor-critic with a bonus for information, model-free",
     lacks={
         **NO_INFORMATION,
+        **NOT_IMAGINED,
         "bonus_weight_units=range": "is for planners; maxinfo-sac divides the bonus by its own spread instead: leave "
         "it out.",
     },

@@ -49,7 +49,7 @@ class SimFSVGDConfig(Configuration):
     prior: Literal["low-fidelity", "high-fidelity", "none"] = "low-fidelity"
     """The simulator: kinematic, with tyres, or none."""
     use: Literal["prior", "grey-box", "system-id"] = "prior"
-    """What for: as a prior; fitted to the data, with networks for the rest; or fitted and believed (then σ = 0)."""
+    """As a prior; fitted to the data, with networks for the rest; or fitted and taken as exact (then σ = 0)."""
     prior_gap: bool = True
     """Allow for what the simulator lacks by the published GP on top of it (--model.additive-scales: by another)."""
     prior_integrator: Literal["rk4", "legacy"] = "rk4"

@@ -159,7 +159,7 @@ def _attempt(argv: list[str]) -> tuple[str | None, int]:
 
 
 def _handle(handlers: Mapping[Any, Any]) -> None:
-    """Who answers signals from now on; only the main thread can say."""
+    """The handler of signals from now on; only the main thread can set one."""
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
             if handler is not None:  # one that is not Python's stays

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,12 +19,13 @@ from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
 from sombrl.envs.trust import Word, again, import_from_here, module_of
 from sombrl.errors import RunFault, SombrlError
+from sombrl.exploration.strategies import OF_STRATEGIES
 
 NO_FILMS = {"films": "is for dreamer, whose model imagines pictures: leave it out."}
 
 
 @dataclasses.dataclass(frozen=True)
-class Output:
+class OutputOptions:
     """Where a run goes and how it is watched."""
 
     out: Path | None = None
@@ -58,6 +60,7 @@ def train(argv: list[str]) -> None:
     _refuse(name, rest)
     preset, rest = take(rest, "--preset")
     run_config, output, config = _read(name, rest, preset)
+    _say_idle(config.explore.explore, rest)
     planner = preset is not None and all(field.startswith("icem.") for field in ALGORITHMS[name].presets[preset])
     if planner and config.controller not in ("icem", "cem"):
         raise SombrlError(
@@ -67,7 +70,7 @@ def train(argv: list[str]) -> None:
     _run(name, run_config, output, config, ["sombrl", "train", *argv])
 
 
-def _run(name: str, run_config: RunConfig, output: Output, config: Any, command: list[str]) -> None:
+def _run(name: str, run_config: RunConfig, output: OutputOptions, config: Any, command: list[str]) -> None:
     from sombrl.runs.evaluate import evaluate_run
     from sombrl.sweep.jobs import train as train_run
 
@@ -100,7 +103,7 @@ def _run(name: str, run_config: RunConfig, output: Output, config: Any, command:
 
 def _options(algorithm: str) -> dict[str, Field]:
     """The options of the algorithm by name, without those that it does nothing with."""
-    found = fields_of(algorithm) | {field.name: field for field in leaves(Output, "output")}
+    found = fields_of(algorithm) | {field.name: field for field in leaves(OutputOptions, "output")}
     return {name: field for name, field in found.items() if name not in _lacks(algorithm)}
 
 
@@ -129,10 +132,18 @@ def _refuse(algorithm: str, argv: list[str]) -> None:
             require(field.flag, dataclasses.replace(field.kind, choices=left), value)
 
 
-def _read(algorithm: str, argv: list[str], preset: str | None) -> tuple[RunConfig, Output, Any]:
+def _say_idle(explore: str, argv: list[str]) -> None:
+    """Say which options the strategy does not look at."""
+    for option in flags(argv):
+        if explore not in (strategies := OF_STRATEGIES.get(option, (explore,))):
+            flag, owners = option.replace("_", "-"), " and ".join(strategies)
+            print(f"sombrl: --{flag} does nothing with --explore {explore}: it is for {owners}.", file=sys.stderr)
+
+
+def _read(algorithm: str, argv: list[str], preset: str | None) -> tuple[RunConfig, OutputOptions, Any]:
     """The three configurations as one flat command line."""
     run_config, config = configured(algorithm, preset_values(algorithm, preset))
-    groups: dict[str, Any] = {"run": run_config, "output": Output(), "algorithm": config}
+    groups: dict[str, Any] = {"run": run_config, "output": OutputOptions(), "algorithm": config}
     fields = [
         (name, Annotated[type(group), tyro.conf.arg(name="")], dataclasses.field(default=group))
         for name, group in groups.items()

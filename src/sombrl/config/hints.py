@@ -42,7 +42,7 @@ ELSEWHERE = dict.fromkeys(
     ("device", "gpu", "cuda", "cpu", "platform"),
     "JAX chooses the device: set JAX_PLATFORMS, as in JAX_PLATFORMS=cpu sombrl train ...",
 )
-"""Settings that are none of ours, and what decides instead."""
+"""Settings that sombrl does not have, and what decides instead."""
 
 
 def unknown(

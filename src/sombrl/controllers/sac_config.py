@@ -58,7 +58,8 @@ class SACConfig(Configuration, prefix="sac"):
     """Every so many updates there is a step of the actor, of the temperature and of λ."""
     critic_expansion: Annotated[int, Ge(0)] = 0
     """Steps of the policy in the model before the target critics take over: what the model pays on the way is part of
-    the critics' target (value expansion)."""
+    the critics' target (value expansion). With expansions λ = 0 equals greedy up to rounding, without them bit for bit:
+    XLA fuses sums along the way differently where a bonus could enter."""
     actor_expansion: Annotated[int, Ge(0)] = 0
     """The same in the actor's objective, whose gradient then goes through the model."""
     learning_starts: Annotated[int, Ge(1)] = 1

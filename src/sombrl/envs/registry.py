@@ -48,7 +48,7 @@ WORLDS = {
 """A new world is a file of its own and a row here."""
 
 PREFIXES = (DMC, VISION, ATARI)
-"""What comes before the colon of names that are no modules."""
+"""What comes before the colon of names that are not modules."""
 
 NEEDS_OPENGL = {f"{DMC}quadruped-escape"}  # its terrain goes through the graphics library, even without pictures
 

@@ -59,3 +59,6 @@ STRATEGIES: dict[str, Callable[..., Exploration]] = {
 
 NONEPISODIC_NAMES = {"neorl": "hucrl", "nepets": "pets", "nemean": "greedy"}
 """What strategies are called in papers when nothing is ever reset (NeoRL: Sukhija et al., 2024)."""
+
+OF_STRATEGIES = {"bonus_weight": ("optimistic",), "beta": ("hucrl", "neorl")}
+"""Settings that only some strategies look at."""

@@ -64,7 +64,7 @@ def _is_ip(text: str) -> bool:
 
 
 def connected(address: Address, patience: float) -> socket.socket:
-    """A connection to whoever listens there; OSError if nobody does."""
+    """A connection to what listens there; OSError if nothing does."""
     connection = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         connection.settimeout(patience)

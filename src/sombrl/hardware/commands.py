@@ -29,7 +29,7 @@ USAGE = """usage: sombrl hardware run CAMPAIGN [options]      drive and learn; a
 
 @dataclasses.dataclass(frozen=True)
 class Learning:
-    """Who learns; may differ each time a campaign goes on."""
+    """What learns; may differ each time a campaign goes on."""
 
     learner: Literal["start", "external"] = "start"
     """Start the learner's process, or wait for one that was started elsewhere on the same folder."""

@@ -20,7 +20,7 @@ LONGEST_LINE = 4096
 LONGEST_AGE = 1e6
 """Seconds; what is older is that old."""
 FAR = 1e6
-"""Metres, and the same of the other numbers of an observation, beyond which it is none."""
+"""Metres, and the same of the other numbers of an observation, beyond which it is not an observation."""
 
 
 class Malformed(Exception):
@@ -43,7 +43,7 @@ class Number(AbstractKind):
     high: float
 
     def read(self, value: Any) -> float:
-        """True and "1" are no numbers."""
+        """A number; True and "1" are not."""
         if type(value) not in (int, float) or not self.low <= value <= self.high:
             raise Malformed(f"not a number between {self.low:g} and {self.high:g}")
         return float(value)
@@ -57,7 +57,7 @@ class Whole(AbstractKind):
     high: int = 2**53
 
     def read(self, value: Any) -> int:
-        """1.0 is none."""
+        """A whole number; 1.0 is not."""
         if type(value) is not int or not self.low <= value <= self.high:
             raise Malformed(f"not a whole number between {self.low} and {self.high}")
         return value
@@ -177,7 +177,7 @@ def write(message: Mapping[str, Any]) -> bytes:
 
 
 def from_observation(seen: Observation, now: float) -> dict[str, Any]:
-    """As it travels; one with a number that cannot be is no observation."""
+    """As it travels; one with an impossible number is not an observation."""
     plain = {
         "age": min(max(now - seen.stamp, 0.0), LONGEST_AGE),
         "pose": np.asarray(seen.pose, float).tolist(),

@@ -40,7 +40,7 @@ class Notices(AbstractLog):
     def _print(self) -> None:
         while True:
             sentence = self._waiting.get()
-            with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+            with contextlib.suppress(OSError, ValueError):  # the reader has gone
                 print(f"sombrl: {sentence}", file=sys.stderr, flush=True)
             self._waiting.task_done()
             time.sleep(EVERY)

@@ -51,8 +51,8 @@ def make_backend(name: str, options: tuple[str, ...] = ()) -> CarBackend:
         make = _imported(name, "backend", BACKENDS)
         if not _makes_cars(make):
             raise SombrlError(
-                f"{name} is no backend: it must be a class of the kind CarBackend, or a function that says so, as in "
-                "def car(**options) -> CarBackend."
+                f"{name} is not a backend: it must be a class of the kind CarBackend, or a function that says so, as "
+                "in def car(**options) -> CarBackend."
             )
     try:
         backend = make(**given)
@@ -75,8 +75,8 @@ def find_trainer(name: str) -> "TrainerPart":
     train = _imported(name, "trainer", [*TRAINERS, *ALGORITHMS])
     if not (inspect.isfunction(train) and _takes(train, 5)):
         raise SombrlError(
-            f"{name} is no trainer: it must be a function of (episodes, config, number, seed, scratch), as Trainer in "
-            "sombrl/hardware/trainers.py."
+            f"{name} is not a trainer: it must be a function of (episodes, config, number, seed, scratch), as Trainer "
+            "in sombrl/hardware/trainers.py."
         )
     return TrainerPart(train)
 

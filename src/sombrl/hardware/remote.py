@@ -168,7 +168,7 @@ class RemoteBackend(CarBackend):
 
 
 def stop(address: str) -> None:
-    """Stop a car that is served, whoever drives it."""
+    """Stop a car that is served, even if another process drives it."""
     where = read_address(address)
     try:
         with connected(where, CALLING) as connection:

@@ -1,11 +1,13 @@
-"""The car's side of a socket: one controller drives, everybody may look, and everybody may stop.
+"""The car's side of a socket: one controller drives, any connection may look, and any may stop.
 
-Who has asked to `drive` first is the only one whose commands count, until it hangs up, or says nothing for `SILENCE`
-while another asks. A `stop` is served at once: it needs no turn, and from anybody but the driver it ends the drive.
+Commands count only from the first connection that has asked to `drive`, until it hangs up, or says nothing for
+`SILENCE` while another asks. A `stop` is served at once: it needs no turn, and from any other connection than the
+driver's it ends the drive.
 
-The server trusts nobody. It has a supervisor of its own, with the rules of the controller's (`supervisor.py`): field,
-speed, and the ages of the newest frame and of the last command. The car is stopped when the driver hangs up or falls
-silent, when anybody sends something that is not a question, when the backend raises, and when the server ends.
+The server trusts no connection. It has a supervisor of its own, with the rules of the controller's (`supervisor.py`):
+field, speed, and the ages of the newest frame and of the last command. The car is stopped when the driver hangs up or
+falls silent, when a connection sends something that is not a question, when the backend raises, and when the server
+ends.
 """
 
 import contextlib
@@ -34,7 +36,7 @@ from sombrl.hardware.notices import Notices
 from sombrl.hardware.supervisor import Supervisor, SupervisorConfig
 
 MOST_CALLERS = 16
-"""Connections at once; one more, and whoever has been silent for longest is hung up on."""
+"""Connections at once; one more, and the one silent for longest is closed."""
 FRESH = 0.05
 """Seconds that the newest look at the car may be old when a command is judged."""
 SILENCE = 2.0
@@ -115,7 +117,7 @@ class Server:
 
     def close(self) -> None:
         """Stop the car for good, and hang up on everybody."""
-        self._ended = True  # nobody drives from here on
+        self._ended = True  # nothing drives from here on
         self._stop()
         with self._who:
             callers = dict(self._callers)
@@ -157,7 +159,7 @@ class Server:
                     caller.connection.sendall(write(self._answer(caller, question)))
         except Malformed as error:
             if not caller.unwanted:  # which cuts a line in two
-                fault = f"a line that is no question ({error})"
+                fault = f"a line that is not a question ({error})"
         except _CarFault as error:
             fault = str(error)
         except OSError:
@@ -201,8 +203,11 @@ class Server:
     # ------------------------------------------------------------------------------------------------ stopping
 
     def _stop(self) -> bool:
-        """Now, whoever drives, and end the drive; whether there was one. A command that is on its way is followed by
-        another stop: the driver's thread notices the hang-up and leaves, or the next driver waits for it."""
+        """Stop now, even while another connection drives, and end the drive; whether there was one.
+
+        A command that is on its way is followed by another stop: the driver's thread notices the hang-up and leaves, or
+        the next driver waits for it.
+        """
         with self._who:
             driver, self._driver = self._driver, None
         self._silence()

@@ -77,7 +77,7 @@ class CellFolder(AbstractWork):
             if not made.exists():
                 names = {entry.name for entry in self.path.iterdir()} - {self.attempts.path.name}
                 if any(not name.startswith(".") for name in names):
-                    raise SombrlError(f"{self.path} is no cell of an experiment: choose another --runs.")
+                    raise SombrlError(f"{self.path} is not a cell of an experiment: choose another --runs.")
                 return
             same = json.loads(made.read_text()) == self.settings
         except NotADirectoryError:
@@ -98,7 +98,7 @@ class CellFolder(AbstractWork):
         except OSError as error:
             raise RunFault(f"cannot create {self.path}: {error.strerror or error}.") from error
         with contextlib.ExitStack() as stack:
-            # More than once, because whoever looks at a cell (`in_use`) holds it for that moment.
+            # More than once, because a process that looks at a cell (`in_use`) holds it for that moment.
             for _ in range(3):
                 try:
                     stack.enter_context(RunFolder(self.path).lock())

@@ -64,7 +64,7 @@ def plot_runs(runs: list[Path], out: Path | None) -> Path:
         except OSError as error:
             raise RunFault(f"cannot write {out}: {error.strerror or error}.") from error
         finally:
-            with contextlib.suppress(OSError):  # it was renamed, or the folder is none
+            with contextlib.suppress(OSError):  # it was renamed, or is not a folder
                 aside.unlink()
     return out
 

@@ -41,7 +41,7 @@ class Sink(abc.ABC):
             return
         try:
             action()
-        except Exception as error:  # a viewer's package may raise anything; Ctrl-C is no Exception
+        except Exception as error:  # a viewer's package may raise anything; Ctrl-C is not an Exception
             self._off(str(getattr(error, "strerror", None) or error or type(error).__name__).split("\n")[0])
 
     def _off(self, reason: str) -> None:
@@ -210,7 +210,7 @@ def _scalars(rows: Sequence[dict[str, Any]]) -> list[tuple[int, int, dict[str, f
 
 
 def _number(value: Any) -> float | None:
-    """A float, or None for what is no scalar. Infinity and NaN are None in metrics.jsonl, so here as well."""
+    """A float, or None for what is not a scalar. Infinity and NaN are None in metrics.jsonl, so here as well."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
 """The arrays of a checkpoint, arrays.npz: every size is compared with the manifest before anything is allocated.
 
 The file is an uncompressed archive, so it is as large as what is in it; one that says otherwise is refused by its
-headers, a few bytes each, whoever wrote it.
+headers, a few bytes each, whatever program wrote it.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ def _reading(folder: Path, read: Any) -> Any:
     try:
         # Opened here because np.load leaves its own handle open when the archive is bad.
         if not (folder / NAME).is_file() and (folder / NAME).exists():
-            raise BadArrays("is no file")
+            raise BadArrays("is not a file")
         with open(folder / NAME, "rb") as file:
             return read(file)
     except BadArrays:

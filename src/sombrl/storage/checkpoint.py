@@ -67,7 +67,7 @@ def save(
 ) -> Path:
     """Commit `tree` and `meta` as checkpoint `number`, then keep only the newest `keep` up to it.
 
-    `free` are arrays whose shapes nobody knows beforehand (a simulator's state): `load` returns them by name.
+    `free` are arrays whose shapes are not known beforehand (a simulator's state): `load` returns them by name.
     """
     if keep < 1 or not 0 <= number < 10**8:
         raise SombrlError(f"a checkpoint needs keep >= 1 and a number below 10^8, not {keep} and {number}.")

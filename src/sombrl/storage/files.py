@@ -42,14 +42,14 @@ def check_parents(path: Path, flag: str) -> None:
     """Refuse a path through a file."""
     there = next((parent for parent in Path(path).parents if os.path.lexists(parent)), Path())
     if not there.is_dir():
-        raise SombrlError(f"{there} is no folder, so that {path} cannot be in it: choose another {flag}.")
+        raise SombrlError(f"{there} is not a folder, so that {path} cannot be in it: choose another {flag}.")
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a file. Anything else raises OSError: a pipe that nobody writes to would block without end."""
+    """The content of a file. Anything else raises OSError: a pipe without a writer would block forever."""
     with open(path, "rb", opener=_open_at_once) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "is no file", str(path))
+            raise OSError(errno.EINVAL, "is not a file", str(path))
         return file.read()
 
 
@@ -96,7 +96,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except OSError as error:
         raise RunFault(f"cannot write {path}: {error.strerror or error}.") from error
     finally:
-        with contextlib.suppress(OSError):  # it was renamed, or the folder is none
+        with contextlib.suppress(OSError):  # it was renamed, or is not a folder
             aside.unlink()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sombrl.records import RunFault, SombrlError
+from sombrl.errors import RunFault, SombrlError
 from sombrl.storage.files import check_new, refuse_links, write_whole
 from sombrl.storage.run_folder import RunFolder
 
@@ -119,7 +119,7 @@ def _plain(cell: str) -> str:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The table of a CSV file; refuses, naming the line, what is no such table."""
+    """The table of a CSV file; refuses anything else, naming the line."""
     try:
         text = path.read_text()
     except FileNotFoundError:
@@ -127,10 +127,12 @@ def read_rows(path: Path) -> list[Row]:
     except OSError as error:
         raise RunFault(f"cannot read {path}: {error.strerror or error}.") from error
     except UnicodeDecodeError:
-        raise SombrlError(f"{path} is no text; a table of results has the columns {', '.join(COLUMNS)}.") from None
+        raise SombrlError(
+            f"{path} is not a text file; a table of results has the columns {', '.join(COLUMNS)}."
+        ) from None
     lines = csv.reader(io.StringIO(text))
     if tuple(next(lines, ())) != COLUMNS:
-        raise SombrlError(f"{path} is no table of results: its first line must be {','.join(COLUMNS)}.")
+        raise SombrlError(f"{path} is not a table of results: its first line must be {','.join(COLUMNS)}.")
     rows = []
     for line in lines:
         try:

@@ -81,7 +81,7 @@ class RunFolder:
                 write_synced(aside / name, text.encode())
             sync_folder(aside)
             if exists:
-                for name in texts:  # the manifest last: without it the folder is no run
+                for name in texts:  # the manifest last: without it the folder is not a run
                     os.rename(aside / name, path / name)
                 sync_folder(path)
             else:
@@ -257,7 +257,7 @@ class RunFolder:
                 if b"\\u" in line and not is_text(row):
                     raise ValueError("no text")
             except (ValueError, AttributeError, RecursionError):
-                raise SombrlError(f"line {number} of {self.metrics_path} is no JSON row; delete the line.") from None
+                raise SombrlError(f"line {number} of {self.metrics_path} is not a JSON row; delete the line.") from None
             if not good:
                 where = f"line {number} of {self.metrics_path}"
                 raise SombrlError(f"{where} needs whole numbers for {', '.join(COUNTS)}; delete the line.")
@@ -271,7 +271,7 @@ class RunFolder:
         if not isinstance(content, dict):
             raise SombrlError(f"{self.path / name} is damaged, it holds no JSON object: restore it from a copy.")
         if not is_text(content):
-            raise SombrlError(f"{self.path / name} is damaged, it holds what is no text: restore it from a copy.")
+            raise SombrlError(f"{self.path / name} is damaged, it is not a text file: restore it from a copy.")
         return content
 
 

@@ -1,4 +1,4 @@
-"""Where work lies, as plain data: a worker on another machine finds it again from a few words of JSON."""
+"""Where work is stored, as plain data: a worker on another machine finds it again from a few words of JSON."""
 
 import abc
 import dataclasses
@@ -172,7 +172,9 @@ def place_from_json(data: dict[str, Any]) -> AbstractPlace:
     """The inverse of `to_json`; a kind that is not in KINDS is module:CLASS of sombrl."""
     kind = KINDS.get(data["kind"]) or of_sombrl(data["kind"])
     if not (isinstance(kind, type) and issubclass(kind, AbstractPlace)):
-        raise SombrlError(f"{data['kind']} is no place where work lies: the file that has it was changed by hand.")
+        raise SombrlError(
+            f"{data['kind']} is not a place where work is stored: the file that names it was changed by hand."
+        )
     return kind.from_json(data)
 
 
@@ -193,6 +195,6 @@ def read_sweep(path: Path) -> dict[str, Any]:
         data: dict[str, Any] = json.loads((path / "sweep.json").read_text())
         return data
     except FileNotFoundError:
-        raise SombrlError(f"{path} is no sweep (no sweep.json): give the folder of `sombrl sweep --out`.") from None
+        raise SombrlError(f"{path} is not a sweep (no sweep.json): give the folder of `sombrl sweep --out`.") from None
     except (OSError, ValueError) as error:
         raise SombrlError(f"cannot read {path / 'sweep.json'} ({error}).") from None

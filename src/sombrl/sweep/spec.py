@@ -28,6 +28,7 @@ from sombrl.config.fields import Field
 from sombrl.config.json import from_json, to_json
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
+from sombrl.exploration.strategies import OF_STRATEGIES
 from sombrl.records import SombrlError
 from sombrl.runs.cell import NAME, Evaluation, TrainCell
 from sombrl.storage.results import METRICS
@@ -35,8 +36,6 @@ from sombrl.storage.results import METRICS
 AXES = ("env", "explore", "seed", "seeds", "preset")
 """Fields that most sweeps name: they may stand at the top of the file, one value or a list."""
 KEYS = ("name", "algorithm", *AXES, "set", "grid", "metrics", "evaluation", "checkpoint_every", "search", "objective")
-OF_STRATEGIES = {"bonus_weight": ("optimistic",), "beta": ("hucrl", "neorl")}
-"""Fields that only some strategies look at."""
 Value = tuple[str, Field, Any]
 """What a field was called, the field, and its value."""
 UNNAMED = ("env", "explore", "seed", "seeds")
@@ -112,14 +111,14 @@ class Spec:
 
 def read_spec(path: Path, overrides: Sequence[str] = ()) -> Spec:
     """The sweep in a TOML file, with `field=value,value` of the command line in place of what the file has."""
-    if path.exists() and not path.is_file():  # a pipe that nobody writes to would block without end
+    if path.exists() and not path.is_file():  # a pipe without a writer would block forever
         raise SombrlError(f"{path} is not a file: a sweep is a TOML file.")
     try:
         table = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
-        raise SombrlError(f"{path} is no TOML: {str(error).rstrip('.')}.") from None
+        raise SombrlError(f"{path} is not TOML: {str(error).rstrip('.')}.") from None
     except UnicodeDecodeError:
-        raise SombrlError(f"{path} is no text: a sweep is a TOML file.") from None
+        raise SombrlError(f"{path} is not a text file: a sweep is a TOML file.") from None
     except OSError as error:
         raise SombrlError(f"cannot read the sweep {path}: {error.strerror or error}.") from None
     for key in table:

@@ -31,7 +31,7 @@ from sombrl.sweep.sweep import open_sweep, publish
 from sombrl.sweep.worker import Job
 
 LAST = 3  # reports over which the objective is averaged: one alone is noise
-AT_ONCE = 4  # trials on a backend with a queue of its own, where nobody says how many
+AT_ONCE = 4  # trials on a backend with a queue of its own, where nothing says how many
 STARTUP = 5  # trials that are never stopped early: there is no median of fewer
 
 
@@ -237,7 +237,7 @@ def _dimension(name: str, field: Field, given: Any) -> Dimension:
             raise SombrlError(f"[search] {name}: choices must be a list of values, and nothing else.")
         return Dimension(field, tuple(field.read(value) for value in given["choices"]))
     if not field.number:
-        raise SombrlError(f"[search] {name} is no number: give choices instead of low and high.")
+        raise SombrlError(f"[search] {name} is not a number: give choices instead of low and high.")
     if not {"low", "high"} <= set(given):
         raise SombrlError(f"[search] {name} needs both low and high.")
     low, high, log = field.read(given["low"]), field.read(given["high"]), given.get("log", False)

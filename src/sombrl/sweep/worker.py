@@ -1,7 +1,7 @@
 """The process that does one job, wherever a backend starts it: `python -m sombrl.sweep.worker`.
 
-The job comes as one line of JSON on standard input. The pipe then stays open as a lifeline: when it closes, whoever
-started the process is gone or wants it to stop, and it saves what it has and ends.
+The job comes as one line of JSON on standard input. The pipe then stays open as a lifeline: when it closes, the parent
+is gone or wants this process to stop, so it saves what it has and ends.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ def job_from_json(data: dict[str, Any]) -> Job:
 
 
 class Worker:
-    """The process of a job, as whoever started it sees it."""
+    """The process of a job, as its parent sees it."""
 
     def __init__(self, job: dict[str, Any], environment: Mapping[str, str]):
         """`job` is `Job.to_json()`; `environment` is added to this process's own."""

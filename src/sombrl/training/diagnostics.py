@@ -15,7 +15,7 @@ def diagnose(
 ) -> dict[str, Float[Array, ""]]:
     """Metrics of one chunk under the posterior that was planned with, before it sees that chunk.
 
-    `bonus_share` is λΣ‖σ‖ / (λΣ‖σ‖ + Σ|r|): 0 when only the task counts, 1 when only curiosity does.
+    `bonus_share` is λΣ‖σ‖ / (λΣ‖σ‖ + Σ|r|): 0 when only the task counts, 1 when only the bonus does.
     `coverage` is the share of coordinates within two predicted standard deviations (0.95 when calibrated). What the
     model knows for sure (σ = 0 and no noise) is left out of what is said about the model.
     """

@@ -33,7 +33,7 @@ def test_refused(argv, sentence, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("flag", ["--out", "--runs"])
-def test_a_file_is_no_place_for_results(flag, capsys, tmp_path, monkeypatch):
+def test_results_do_not_go_into_a_file(flag, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(SystemExit) as stop:
@@ -55,7 +55,7 @@ def test_a_file_is_no_place_for_results(flag, capsys, tmp_path, monkeypatch):
         (f"{HEAD}\n{GOOD}", "middle of a line"),
         (f"{HEAD}\n{GOOD.replace('rkhs-projection', 'gp-episodic')}\n", "holds the experiment gp-episodic"),
         (f"{HEAD}\n{GOOD}\n", "make the CSV again"),
-        ("\xff\xfe", "no text"),
+        ("\xff\xfe", "not a text file"),
     ],
 )
 def test_a_damaged_or_foreign_csv_is_not_drawn(text, sentence, capsys, tmp_path, monkeypatch):

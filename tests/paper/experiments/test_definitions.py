@@ -39,7 +39,7 @@ def iterations(run: RunConfig) -> int:
 
 
 def shape(cell: TrainCell) -> str:
-    """What has to go together: the algorithm, the setting, and every choice of the configuration that is no number."""
+    """What has to go together: the algorithm, the setting, and every choice of the configuration but numbers."""
 
     def choices(part):
         if isinstance(part, dict):

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from sombrl.records import SombrlError
 from sombrl.storage.results import COLUMNS, read_rows
 from tests.paper.experiments.toy import TOY
 from tests.small import heed_ctrl_c
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -47,13 +47,6 @@ def finish(process: subprocess.Popen) -> str:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     return out
-
-
-def wait_for(condition, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +172,7 @@ def test_a_foreign_folder_is_left_alone(tmp_path):
     mine = tmp_path / "runs" / "toy-smoke" / "quick" / "thesis.txt"
     mine.parent.mkdir(parents=True)
     mine.write_text("chapter 1")
-    with pytest.raises(SombrlError, match="no cell of an experiment"):
+    with pytest.raises(SombrlError, match="not a cell of an experiment"):
         run_experiment(changed(), "smoke", out=tmp_path / "results", runs=tmp_path / "runs")
     assert [path.name for path in mine.parent.iterdir()] == ["thesis.txt"]
 

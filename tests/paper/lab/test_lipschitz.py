@@ -75,6 +75,7 @@ def test_regret_bounds_and_the_lemma_along_a_run():
     assert shares["sombrl x1"] == 1.0 and shares["sombrl x1e-12"] < 1.0
 
 
+@pytest.mark.thorough
 def test_bounds_over_the_horizon():
     rows = horizons(WORLD, random_system, "random", lengths=(1, 2), systems=2, episodes=3)
     theory = select(rows, method="sombrl-theory")
@@ -84,6 +85,10 @@ def test_bounds_over_the_horizon():
         here = select(rows, method=method)
         bound, regret = (curves(select(here, metric=f"lab/horizon_{m}"))[1] for m in ("bound", "regret"))
         assert np.all(regret <= bound) and np.all(bound[:, 1] > bound[:, 0])
+
+
+def test_where_the_bounds_grow_alike():
+    base = (1.0 + LIPSCHITZ) * max(WORLD.lipschitz, 1.0)
     beta = passing_beta(WORLD)
     passing = hallucinated_growth(
         jnp.asarray(beta), policy_lipschitz=LIPSCHITZ, dynamics_lipschitz=WORLD.lipschitz,
@@ -91,6 +96,7 @@ def test_bounds_over_the_horizon():
     )  # fmt: skip
     np.testing.assert_allclose(float(passing), base**2, rtol=1e-6)  # there the two grow alike
     assert growth_of(WORLD, np.array([2.0 * beta]), True) > base**2
+    np.testing.assert_allclose(growth_of(WORLD, np.array([beta]), False), base**2)
 
 
 def test_bad_numbers_are_refused():

@@ -28,7 +28,11 @@ def values(rows, metric):
 
 @pytest.mark.parametrize(
     ("setting", "dim"),
-    [(ExactFiniteHorizon(6), 1), (ExactDiscounted(0.8), 2), (ExactNonEpisodic(), 1)],
+    [
+        (ExactFiniteHorizon(6), 1),
+        (ExactDiscounted(0.8), 2),
+        pytest.param(ExactNonEpisodic(), 1, marks=pytest.mark.thorough),
+    ],
     ids=["finite-horizon", "discounted-2d", "non-episodic"],
 )
 def test_lemma_holds_with_the_margin_of_its_proof(setting, dim):

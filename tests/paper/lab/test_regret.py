@@ -22,7 +22,6 @@ from sombrl.records import SombrlError
 
 WORLD = GridWorld(Grid(1, 15, 5), noise=Gaussian(0.2))
 SETTINGS = [ExactDiscounted(0.8), ExactNonEpisodic()]  # the trap has the finite horizon
-each_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 
 
 @jax.jit
@@ -34,7 +33,9 @@ def final(rows, method):
     return curves(select(rows, method=method, metric="lab/regret"))[1][:, -1]
 
 
-@each_setting
+@pytest.mark.parametrize(
+    "setting", [SETTINGS[0], pytest.param(SETTINGS[1], marks=pytest.mark.thorough)], ids=lambda s: s.name
+)
 def test_greedy_is_factor_zero_same_seeds_same_rows_one_trace(setting):
     traces = []
 
@@ -79,7 +80,7 @@ def test_greedy_plans_for_the_reward_alone(x64):
 
 
 def test_bellman_gaps_add_up_to_the_regret(x64):
-    """In the long run any policy's mean gap is J* - J(π): the sum of gaps is the regret without the luck."""
+    """In the long run any policy's mean gap is J* - J(π): the sum of gaps is the regret without its noise."""
     true = true_system(jr.key(2))
     gaps, span = jax.jit(bellman_gaps)(true)
     assert float(gaps.min()) >= -1e-10 and float(span) > 0
@@ -96,7 +97,7 @@ def test_bellman_gaps_add_up_to_the_regret(x64):
 
 @pytest.mark.parametrize(
     ("setting", "iterations"),
-    [(ExactFiniteHorizon(10), 60), (ExactNonEpisodic(), 600)],
+    [(ExactFiniteHorizon(10), 60), pytest.param(ExactNonEpisodic(), 600, marks=pytest.mark.thorough)],
     ids=["finite-horizon", "non-episodic"],
 )
 def test_the_trap_holds_greedy_and_not_sombrl(setting, iterations):

@@ -16,11 +16,17 @@ WORLD = GridWorld(Grid(1, 15, 5), noise=Gaussian(0.3), contraction=0.4, norm_bou
 SETTINGS = [ExactFiniteHorizon(6), ExactDiscounted(0.8), ExactNonEpisodic()]
 
 
+def each_setting(quick):
+    """All settings, all but one of them in `make test-thorough`."""
+    rest = [pytest.param(one, marks=pytest.mark.thorough) for one in SETTINGS if one != quick]
+    return pytest.mark.parametrize("setting", [quick, *rest], ids=lambda s: s.name)
+
+
 def values(rows, metric, method):
     return curves(select(rows, metric=f"lab/simple_regret{metric}", method=method))[1]
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
+@each_setting(SETTINGS[0])
 def test_the_lemma_holds_at_the_theorys_weight_and_fails_far_below(setting):
     methods = {"theory": 1.0, "tiny": 1e-7}
     rows = simple_regret(setting, WORLD, "random", methods=methods, systems=4, episodes=5)
@@ -34,7 +40,7 @@ def test_the_lemma_holds_at_the_theorys_weight_and_fails_far_below(setting):
     assert np.array_equal(needed <= 1e-7, kept == 1.0)  # the factor says exactly when
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
+@each_setting(SETTINGS[1])
 def test_a_scaled_weight_is_optimistic_or_not(setting):
     rows = held(setting, WORLD, random_system, "random", factors=(1e-9, 1.0), systems=3, episodes=4, policies=6)
     shares = {}

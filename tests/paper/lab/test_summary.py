@@ -168,7 +168,7 @@ def test_the_least_factor():
     assert [share.successes for share in line.shares.values()] == [1, 3, 4]
     assert (line.least, line.least_regret) == (0.1, 0.01)
     shares = {0.1: wilson(3, 4), 0.01: wilson(4, 4)}
-    assert least(shares) is None  # it held with the smaller factor by luck: not from there on
+    assert least(shares) is None  # it held with the smaller factor by chance: not from there on
 
 
 def test_simple_regret_table():

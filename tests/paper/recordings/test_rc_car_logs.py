@@ -1,4 +1,4 @@
-"""The loader of recordings: each of their traps, and one sentence for what is no recording."""
+"""The loader of recordings: each of their traps, and one sentence for what is not a recording."""
 
 import numpy as np
 import pytest
@@ -109,7 +109,7 @@ def put(array, place, value):
         (changed("action", lambda a: a[:, ::-1]), "newest action"),
     ],
 )
-def test_what_is_no_recording_is_refused(spoil, sentence, run, tmp_path):
+def test_what_is_not_a_recording_is_refused(spoil, sentence, run, tmp_path):
     path = save(tmp_path / "a.npz", spoil(run))
     with pytest.raises(SombrlError, match=sentence):
         read_recording(path)

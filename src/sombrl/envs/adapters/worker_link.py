@@ -26,7 +26,7 @@ class Link:
         self._buffer = bytearray()
 
     def send(self, message: Any) -> None:
-        """Send one message, bytes as they are; `HungUp` if nobody will read it."""
+        """Send one message, bytes as they are; `HungUp` if the other end has closed."""
         pickled = not isinstance(message, bytes)
         content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL) if pickled else message
         try:
