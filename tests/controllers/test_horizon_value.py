@@ -53,13 +53,13 @@ def visited(states, capacity=64, follow=False):
     return Replay.empty(capacity, 1, 1).add(rows, ~no)
 
 
-def fitted(mdp, replay, config=CONFIG, discount=DISCOUNT):
-    value = ValueFit(config, discount, 20, 1, 1).init()
+def fitted(mdp, replay, config=CONFIG, discount=DISCOUNT, limit=None):
+    value = ValueFit(config, discount, limit, 20, 1, 1).init()
     return eqx.filter_jit(fit)(config, discount, value, mdp, replay, key=jr.key(0))
 
 
 def at(value, *states):
-    return np.array([float(value(f32([state]))) for state in states])
+    return np.array([float(value(f32([state]), 5)) for state in states])
 
 
 GRID = np.arange(0.0, 3.0, STEP)
@@ -124,6 +124,30 @@ def test_nothing_is_earned_after_the_end():
     assert np.max(value.values) < 1.1
 
 
+def test_it_counts_what_the_rest_of_an_episode_can_earn():
+    """1 per decision: after a plan of 5 decisions there are 40 - t - 5 left, and as many rewards."""
+    fitter = HorizonValueConfig(anchors=64, actions=3).build(FiniteHorizon(40), 1, 1)
+    assert fitter.limit == 40
+    mdp = line(base=1.0, goal=1e6)
+    value = fitted(mdp, visited(GRID), discount=fitter.discount, limit=fitter.limit)
+    plan = jnp.zeros((1, 5, 1), jnp.float32)
+    for decision in range(42):
+        worth = at(value, 0.5)[0]
+        score = score_candidates(mdp, f32([0.5]), plan, particles=1, value=value, key=jr.key(0))[0]
+        if decision < 40:
+            assert worth == pytest.approx(max(0, 35 - decision), abs=0.05)
+            assert float(score) == pytest.approx(max(5, 40 - decision), abs=0.05)
+        else:  # the agent goes on, so nothing has ended
+            assert worth == pytest.approx(40.0, abs=0.05)
+        value = value.after_decision()
+    assert at(value.begin_episode(), 0.5)[0] == pytest.approx(35.0, abs=0.05)
+
+
+@pytest.mark.parametrize("setting", [Discounted(0.95, longest=60), NonEpisodic(update_every=10)])
+def test_only_episodes_of_fixed_length_have_an_end_that_counts(setting):
+    assert HorizonValueConfig().build(setting, 1, 1).limit is None
+
+
 @pytest.mark.parametrize(
     ("setting", "given", "expected"),
     [
@@ -164,7 +188,7 @@ def test_predictions_that_are_not_finite_lead_nowhere():
 
 
 def test_it_is_fitted_again_when_there_is_a_tenth_more_data():
-    fitter = ValueFit(CONFIG, DISCOUNT, 20, 1, 1)
+    fitter = ValueFit(CONFIG, DISCOUNT, None, 20, 1, 1)
     improve = eqx.filter_jit(fitter.improve)
     first = improve(fitter.init(), line(), visited(GRID), key=jr.key(0))
     same = improve(first, line(base=5.0), visited(np.append(GRID, 3.0)), key=jr.key(1))
@@ -194,7 +218,7 @@ def test_the_search_starts_with_the_better_plan():
 
 
 SIZE = {"num_samples": 32, "iterations": 2, "horizon": 5}
-FIT = ValueFit(CONFIG, DISCOUNT, 20, 1, 1)
+FIT = ValueFit(CONFIG, DISCOUNT, None, 20, 1, 1)
 WITH = {
     "icem": ICEM(ICEMConfig(num_elites=4, **SIZE), FIT),
     "cem": cem(ICEMConfig(num_elites=4, **SIZE), FIT),
@@ -232,5 +256,6 @@ def test_the_value_is_kept_from_episode_to_episode(name):
     state, _ = planner.improve(planner.init(mdp, key=jr.key(0)), mdp, visited(GRID), key=jr.key(0))
     _, after = eqx.filter_jit(planner.act)(state, mdp, f32([0.0]), key=jr.key(1))
     again = planner.begin_episode(after, mdp)
+    assert int(after.value.decision) == 1 and int(again.value.decision) == 0
     np.testing.assert_array_equal(again.value.values, state.value.values)
     np.testing.assert_array_equal(again.plan, np.zeros((5, 1)))

@@ -128,9 +128,9 @@ def test_the_value_at_the_end_is_the_critics_and_the_bonus_is_theirs():
     end = PolicyEnd(sac, state, sac.objective(state, mdp), jnp.zeros((0, 3, 2), jnp.float32))
     q = float(jnp.min(twin_q(state.critic, OBS[None], f32([[0.1, 0.4]]))))
     bonus = 6.0 * (np.exp(0.1) - 0.2) / 0.5
-    np.testing.assert_allclose(end(OBS), q + bonus, rtol=1e-5)
+    np.testing.assert_allclose(end(OBS, 3), q + bonus, rtol=1e-5)
     in_reward = replace(sac, config=replace(TINY, bonus_enters="reward"))
-    np.testing.assert_allclose(replace(end, sac=in_reward)(OBS), q, rtol=1e-5)
+    np.testing.assert_allclose(replace(end, sac=in_reward)(OBS, 3), q, rtol=1e-5)
     action, next_obs = f32([0.2, 0.5]), f32([0.0, 0.0, 0.0])
     expected = -(0.3**2) + 6.0 * (np.exp(0.2) - 0.2) / 0.5  # -|u - ½|² + λσ
     np.testing.assert_allclose(sac.objective(state, mdp).reward(OBS, action, next_obs), expected, rtol=1e-5)

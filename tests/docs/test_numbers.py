@@ -71,6 +71,17 @@ def test_gps_after_random_actions(env):
         agrees(cell, series("gp-episodic/small.csv", env=name, method=method, metric="regret")[:, -1])
 
 
+@pytest.mark.parametrize(
+    ("env", "cost"), [("MountainCar", "0"), ("MountainCar", "0.2"), *(("Pendulum", cost) for cost in ("0", "0.1", "0.2"))]
+)
+def test_gps_with_other_costs(env, cost):
+    name = {"MountainCar": "mountain-car", "Pendulum": "pendulum"}[env]
+    row = cells("reproducing.md", f"{env}, c = {cost}, summed")
+    for method, cell in zip(("optimistic", "hucrl", "greedy"), row, strict=True):
+        where = {"env": f"{name} action_cost={float(cost)}", "method": method, "metric": "rollout/ep_rew_mean"}
+        agrees(cell, series("gp-episodic/small.csv", **where).sum(axis=1))
+
+
 KEPT = {"MountainCar": "mountain-car", "sparse Pendulum": "pendulum reward=sparse"}
 KEPT |= {"deceptive chain": "deceptive-chain", "wall": "wall"}
 

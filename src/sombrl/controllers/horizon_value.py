@@ -9,6 +9,7 @@ and policy iteration finds it exactly in a few rounds, however far away the rewa
 import dataclasses
 from typing import Annotated
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -49,8 +50,9 @@ class HorizonValueConfig(Configuration, prefix="value"):
     def build(self, setting: Setting, obs_dim: int, action_dim: int) -> "ValueFit":
         """How to fit it in a setting."""
         usual = setting.discount if setting.discount < 1 else 1.0 - 1.0 / setting.longest if setting.resets else 0.99
-        longest = min(setting.longest, MOST_DECISIONS)
-        return ValueFit(self, self.discount or min(max(usual, 0.9), 0.99), longest, obs_dim, action_dim)
+        limit = setting.longest if setting.resets and setting.discount == 1 else None
+        discount, longest = self.discount or min(max(usual, 0.9), 0.99), min(setting.longest, MOST_DECISIONS)
+        return ValueFit(self, discount, limit, longest, obs_dim, action_dim)
 
 
 class HorizonValue(AbstractPlanValue):
@@ -65,10 +67,33 @@ class HorizonValue(AbstractPlanValue):
     actions: Float[Array, "anchor action"]  # the first action of the best option
     episodes: BestEpisodes
     fitted_on: Int[Array, ""]  # transitions
+    decision: Int[Array, ""]  # since the episode began
+    discount: float = eqx.field(static=True)
+    limit: int | None = eqx.field(static=True)  # decisions of an episode; None: it has no end that counts
 
-    def __call__(self, state: Float[Array, " obs"]) -> Float[Array, ""]:
-        """V(x)."""
-        return jnp.sum(self.weights(state) * self.values)
+    def __call__(self, state: Float[Array, " obs"], horizon: int) -> Float[Array, ""]:
+        """V(x), as far as the decisions that are left of the episode can still earn it."""
+        return self.share(horizon) * jnp.sum(self.weights(state) * self.values)
+
+    def share(self, horizon: int) -> Float[Array, ""]:
+        """How much of V can still be earned after a plan of `horizon` decisions.
+
+        (1 - γ)V is an average reward, and V that of 1/(1 - γ) decisions. An agent that acts on beyond the length of its
+        episodes has no end that counts.
+        """
+        if self.limit is None:
+            return jnp.ones((), jnp.float32)
+        left = (self.limit - self.decision - horizon).astype(jnp.float32)
+        share = jnp.clip((1.0 - self.discount) * left, 0.0, 1.0)
+        return jnp.where(self.decision < self.limit, share, 1.0)
+
+    def begin_episode(self) -> "HorizonValue":
+        """The same value at the first decision."""
+        return dataclasses.replace(self, decision=jnp.zeros_like(self.decision))
+
+    def after_decision(self) -> "HorizonValue":
+        """The same value one decision later."""
+        return dataclasses.replace(self, decision=self.decision + 1)
 
     def weights(self, state: Float[Array, " obs"]) -> Float[Array, " anchor"]:
         """How much each anchor counts at a state: a softmax of squared distances, so the nearest one always does."""
@@ -108,8 +133,10 @@ class ValueFit:
 
     config: HorizonValueConfig
     discount: float
+    limit: int | None
+    """Decisions of an episode whose end counts; None: what comes after it counts as much."""
     longest: int
-    """Decisions of an episode, at most."""
+    """Decisions of an episode that are kept, at most."""
     obs_dim: int
     action_dim: int
 
@@ -126,6 +153,9 @@ class ValueFit:
             actions=jnp.zeros((number, self.action_dim), jnp.float32),
             episodes=BestEpisodes.none(self.longest, self.obs_dim, self.action_dim),
             fitted_on=jnp.zeros((), jnp.int32),
+            decision=jnp.zeros((), jnp.int32),
+            discount=self.discount,
+            limit=self.limit,
         )
 
     def improve(self, value: HorizonValue, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]) -> HorizonValue:

@@ -155,7 +155,7 @@ class ICEM(AbstractController):
             valid=jnp.zeros_like(state.valid),
             num_nan=state.num_nan,
             planned_return=state.planned_return,
-            value=state.value,
+            value=None if state.value is None else state.value.begin_episode(),
         )
 
     def improve(
@@ -191,7 +191,7 @@ class ICEM(AbstractController):
             valid=search.valid if config.shift_elites else jnp.zeros_like(search.valid),
             num_nan=search.num_nan,
             planned_return=search.best_score,
-            value=state.value,
+            value=None if state.value is None else state.value.after_decision(),
         )
 
     def progress(

@@ -92,7 +92,8 @@ class MPPI(AbstractController):
 
     def begin_episode(self, state: MPPIState, mdp: ImaginedMDP) -> MPPIState:
         """Forget the warm start: the system is somewhere else now."""
-        return replace(state, plan=jnp.zeros_like(state.plan))
+        value = None if state.value is None else state.value.begin_episode()
+        return replace(state, plan=jnp.zeros_like(state.plan), value=value)
 
     def improve(
         self, state: MPPIState, mdp: ImaginedMDP, replay: Replay, *, key: Key[Array, ""]
@@ -139,4 +140,5 @@ class MPPI(AbstractController):
             jnp.zeros((), jnp.int32),
         )
         plan, _, best_score, num_nan = jax.lax.fori_loop(0, config.iterations, iterate, start)
-        return plan[0], MPPIState(shift(plan), num_nan, best_score, state.value)
+        value = None if state.value is None else state.value.after_decision()
+        return plan[0], MPPIState(shift(plan), num_nan, best_score, value)

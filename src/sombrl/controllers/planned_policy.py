@@ -73,7 +73,7 @@ class PolicyEnd(AbstractPlanValue):
     mdp: ImaginedMDP  # as the critics see it
     noise: Float[Array, "plans horizon plan"]
 
-    def __call__(self, state: State) -> Float[Array, ""]:
+    def __call__(self, state: State, horizon: int) -> Float[Array, ""]:
         """Q(x, u) at the policy's likeliest action, and λσ there where Q does not have it."""
         action = self.likeliest(state)
         obs = self.state.seen(state[None])

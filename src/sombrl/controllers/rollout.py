@@ -17,8 +17,16 @@ class AbstractPlanValue(eqx.Module):
     """What it is worth to be where a plan ends, and plans to begin a search with."""
 
     @abc.abstractmethod
-    def __call__(self, state: State) -> Float[Array, ""]:
-        """V(x)."""
+    def __call__(self, state: State, horizon: int) -> Float[Array, ""]:
+        """V(x) at the end of a plan of `horizon` decisions."""
+
+    def begin_episode(self) -> "AbstractPlanValue":
+        """The same value at the first decision of an episode; by default it does not depend on time."""
+        return self
+
+    def after_decision(self) -> "AbstractPlanValue":
+        """The same value one decision later."""
+        return self
 
     @abc.abstractmethod
     def propose(self, mdp: ImaginedMDP, state: State, horizon: int) -> Float[Array, "plans horizon plan"]:
@@ -51,7 +59,7 @@ def imagined_return(
     start = (state, jnp.ones((), actions.dtype), jnp.zeros((), actions.dtype))
     (state, alive, total), _ = jax.lax.scan(step, start, (actions, times))
     if value is not None:
-        total = total + jnp.where(alive > 0, alive * value(state), jnp.zeros_like(total))
+        total = total + jnp.where(alive > 0, alive * value(state, actions.shape[0]), jnp.zeros_like(total))
     return total
 
 
