@@ -20,5 +20,5 @@ def cache(tmp_path_factory):
 @pytest.mark.parametrize("name", [name for name in MODES if name not in ELSEWHERE])
 def test_killed_and_gone_on_with(name, cache, tmp_path):
     result, gaps = left_in_peace(MODES[name], tmp_path / "peace", cache)
-    found, kills = disturbed(MODES[name], tmp_path / "run", cache, random.Random(name), gaps, at_writes=True)
+    found, kills = disturbed(MODES[name], tmp_path / "run", cache, random.Random(name), gaps, again=0.5, at_writes=True)
     assert kills and found == result, kills
