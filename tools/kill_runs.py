@@ -4,10 +4,10 @@ python tools/kill_runs.py --points 100 --seed 0 --minutes 90
 python tools/kill_runs.py --modes sac dreamer --points 10 --out kills.csv
 
 A point is a kill: before, after or in the middle of one of the writes of a run, or some time after one; of all its
-processes, of the first, or of another. Most runs are killed several times. In the end all metrics but those of the clock,
-and every array of the last checkpoint, must be those of a run that was left in peace, to the bit. A table says what came
-out; the exit code is 1 where anything differs. Compiled programs are kept in JAX_COMPILATION_CACHE_DIR, where it is set.
-Linux alone: processes are found in /proc.
+processes, of the first, or of another. Most runs are killed several times. In the end all metrics but those of the
+clock, and every array of the last checkpoint, must be those of a run that was left in peace, to the bit. A table says
+what came out; the exit code is 1 where anything differs. Compiled programs are kept in JAX_COMPILATION_CACHE_DIR, if
+there is one. Linux alone: processes are found in /proc.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> None:
     given = parser.parse_args()
     deadline, rng = time.monotonic() + 60.0 * given.minutes, random.Random(given.seed)
     work = Path(tempfile.mkdtemp(prefix="sombrl-kills-"))
-    programs = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or work / "programs")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(work / "programs"))
     rows: list[dict[str, Any]] = []
     peaceful: dict[str, Any] = {}
     order: list[str] = []
@@ -51,9 +51,9 @@ def main() -> None:
         order = order or rng.sample(given.modes, len(given.modes))
         name, folder = order.pop(), work / f"run-{len(rows)}"
         if name not in peaceful:
-            peaceful[name] = left_in_peace(MODES[name], work / "peace", programs)
+            peaceful[name] = left_in_peace(MODES[name], work / "peace")
             shutil.rmtree(work / "peace")
-        row = {"mode": name, **_killed(name, folder, programs, rng, *peaceful[name])}
+        row = {"mode": name, **_killed(name, folder, rng, *peaceful[name])}
         rows.append(row)
         print(f"{sum(row['kills'] for row in rows):4d}  {' | '.join(map(str, row.values()))}", flush=True)
         if row["outcome"] == EQUAL:
@@ -69,13 +69,11 @@ def main() -> None:
     sys.exit(failed)
 
 
-def _killed(
-    name: str, folder: Path, programs: Path, rng: random.Random, result: Any, gaps: list[float]
-) -> dict[str, Any]:
+def _killed(name: str, folder: Path, rng: random.Random, result: Any, gaps: list[float]) -> dict[str, Any]:
     """One run: what was done to it and what came out."""
     began = time.monotonic()
     try:
-        found, kills = disturbed(MODES[name], folder, programs, rng, gaps, again=AGAIN)
+        found, kills = disturbed(MODES[name], folder, rng, gaps, again=AGAIN)
         outcome = EQUAL if found == result else "differs"
     except Broken as error:
         kills, outcome = error.kills, str(error)

@@ -68,9 +68,9 @@ class Ended:
     gaps: list[float]
 
 
-def left_in_peace(mode: Mode, folder: Path, cache: Path) -> tuple[Any, list[float]]:
+def left_in_peace(mode: Mode, folder: Path) -> tuple[Any, list[float]]:
     """What comes out of an undisturbed run, and the seconds before its first write, between writes, after the last."""
-    ended = run(mode.begin(folder), folder, cache)
+    ended = run(mode.begin(folder), folder)
     assert ended.code == 0, ended.said
     return mode.result(folder), ended.gaps
 
@@ -90,10 +90,10 @@ def disturbed(
     ended = None
     while ended is None or (ended.met and ended.code != 0 and rng.random() < again):
         moment = Moment.draw(rng, gaps, at_writes)
-        ended = run(_words(mode, folder), folder, cache, moment)
+        ended = run(_words(mode, folder), folder, moment)
         kills += [moment] * ended.met
     if ended.code != 0:
-        ended = run(_words(mode, folder), folder, cache)
+        ended = run(_words(mode, folder), folder)
     if ended.code != 0 and not (ended.code == 2 and " is complete" in ended.said):
         raise Broken(f"code {ended.code}: {ended.said.strip()[-500:]}", kills)
     return mode.result(folder), kills
@@ -111,8 +111,11 @@ def _words(mode: Mode, folder: Path) -> list[str]:
     return mode.again(folder) if mode.begun(folder) else mode.begin(folder)
 
 
-def run(words: list[str], folder: Path, cache: Path, moment: Moment | None = None) -> Ended:
-    """A process, its kill, and the end of all processes that it started."""
+def run(words: list[str], folder: Path, moment: Moment | None = None) -> Ended:
+    """A process, its kill, and the end of all processes that it started.
+
+    Compiled programs are shared by all of them where JAX_COMPILATION_CACHE_DIR says where.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     log, said = folder.parent / f"{folder.name}.writes", folder.parent / f"{folder.name}.said"
     log.unlink(missing_ok=True)
@@ -120,7 +123,6 @@ def run(words: list[str], folder: Path, cache: Path, moment: Moment | None = Non
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]).rstrip(
             os.pathsep
         ),
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "KILL_UNDER": str(folder),

@@ -11,14 +11,9 @@ ELSEWHERE = ("gp-icem", "gp-icem --jobs 2", "mbpo in worker processes", "dreamer
 """Killed in tests/runs, tests/sweep, tests/dreamer and tests/paper."""
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("programs")
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in MODES if name not in ELSEWHERE])
-def test_killed_and_gone_on_with(name, cache, tmp_path):
-    result, gaps = left_in_peace(MODES[name], tmp_path / "peace", cache)
-    found, kills = disturbed(MODES[name], tmp_path / "run", cache, random.Random(name), gaps, again=0.5, at_writes=True)
+def test_killed_and_gone_on_with(name, tmp_path):
+    result, gaps = left_in_peace(MODES[name], tmp_path / "peace")
+    found, kills = disturbed(MODES[name], tmp_path / "run", random.Random(name), gaps, again=0.5, at_writes=True)
     assert kills and found == result, kills
