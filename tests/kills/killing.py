@@ -78,7 +78,6 @@ def left_in_peace(mode: Mode, folder: Path) -> tuple[Any, list[float]]:
 def disturbed(
     mode: Mode,
     folder: Path,
-    cache: Path,
     rng: random.Random,
     gaps: list[float],
     *,
