@@ -39,7 +39,7 @@ ENVS = (
         "dmc:cartpole-swingup",
         "dmc:nothing",
         "dmc:",
-        "dmc-vision:cartpole-swingup",
+        "dmc-vision:nothing",
         "atari:Pong",
         "atari:",
         "dmc:a-b-c",

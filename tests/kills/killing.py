@@ -169,7 +169,7 @@ def _kill(process: subprocess.Popen[bytes], moment: Moment, log: Path) -> bool:
 
 def _wait_for_others(log: Path) -> None:
     """The processes that a run started end with it."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while left := processes(log):
         if time.monotonic() > deadline:
             raise Broken(f"processes {left} are left behind", [])
