@@ -29,10 +29,11 @@ def run_result(folder: Path) -> Any:
     return reproducible_rows(folder), last
 
 
-def training(*words: str) -> Mode:
+def training(*words: str, jobs: int = 1) -> Mode:
     """`sombrl train`, then `sombrl resume`."""
+    own = [*words, "--jobs", str(jobs), "--no-tensorboard"]
     return Mode(
-        begin=lambda folder: [*SOMBRL, "train", *words, "--no-tensorboard", "--out", str(folder / "run")],
+        begin=lambda folder: [*SOMBRL, "train", *own, "--out", str(folder / "run")],
         again=lambda folder: [*SOMBRL, "resume", str(folder / "run"), "--no-tensorboard"],
         begun=lambda folder: (folder / "run").exists(),
         result=lambda folder: run_result(folder / "run"),
@@ -110,7 +111,7 @@ MODES: dict[str, Mode] = {
     "gp-icem, discounted": training(*GP, "--setting", "discounted", "--horizon-floor", "3"),
     "gp-icem, non-episodic": training(*GP, "--setting", "non-episodic", "--update-every", "4"),
     "gp-icem, unsupervised": training(*GP, "--setting", "unsupervised", "--explore", "unsupervised"),
-    "gp-icem --jobs 2": training(*GP[:3], "--seeds", "4", "--episodes", "12", *SMALL_FLAGS, "--jobs", "2"),
+    "gp-icem --jobs 2": training(*GP[:3], "--seeds", "4", "--episodes", "12", *SMALL_FLAGS, jobs=2),
     "mbpo": training("mbpo", *ONLINE, *_tiny(**STRONG)),
     "mbpo --preset paper": training("mbpo", "--preset", "paper", *ONLINE, *_tiny(sac=NETS, ensemble=NETS)),
     "mbpo --controller sac-mppi": training("mbpo", *ONLINE, "--controller", "sac-mppi", *_tiny(**STRONG, plan=PLAN)),
