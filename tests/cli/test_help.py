@@ -6,6 +6,8 @@ import pytest
 
 from sombrl.algorithms import ALGORITHMS
 from sombrl.cli.app import COMMANDS
+from sombrl.cli.train import _options, _read, _refuse
+from sombrl.config.fields import value_at
 from tests.small import call
 
 
@@ -50,3 +52,17 @@ def test_every_command_has_a_help_of_its_own(page):
         assert page(name, "--help").startswith(f"usage: sombrl {name}"), name
     for part in ("status", "check"):
         assert page("hardware", part, "--help").startswith(f"usage: sombrl hardware {part}")
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_switches_of_the_help_switch(name):
+    """On and off, as the help writes them."""
+    switches = {field.flag: field for field in _options(name).values() if field.kind.base is bool}
+    for on in (True, False):
+        words = [flag if on else f"--no-{flag[2:]}" for flag in switches]
+        _refuse(name, words)
+        run, output, config = _read(name, words, None)
+        parts = {"run": run, "output": output, "config": config}
+        assert {flag: value_at(parts[field.part], field.path) for flag, field in switches.items()} == dict.fromkeys(
+            switches, on
+        )

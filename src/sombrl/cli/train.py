@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ from sombrl.envs.trust import Word, again, import_from_here, module_of
 from sombrl.errors import RunFault, SombrlError
 from sombrl.exploration.strategies import OF_STRATEGIES
 
+NEGATED = re.compile(r"--no-([\w.-]+)\.([\w-]+)")
+"""--no-sac.first-norm, as the help has it; tyro says --sac.no-first-norm."""
 NO_FILMS = {"films": "is for dreamer, whose model imagines pictures: leave it out."}
 
 
@@ -149,7 +152,8 @@ def _read(algorithm: str, argv: list[str], preset: str | None) -> tuple[RunConfi
         for name, group in groups.items()
     ]
     combined = dataclasses.make_dataclass("Options", fields, frozen=True)
-    parsed: Any = tyro.cli(combined, args=argv, prog=f"sombrl train {algorithm}")
+    words = [f"--{own[1]}.no-{own[2]}" if (own := NEGATED.fullmatch(word)) else word for word in argv]
+    parsed: Any = tyro.cli(combined, args=words, prog=f"sombrl train {algorithm}")
     return parsed.run, parsed.output, parsed.algorithm
 
 
