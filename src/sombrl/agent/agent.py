@@ -211,7 +211,7 @@ class Agent:
         if episodes < 1:
             raise SombrlError(f"bounds needs at least 1 episode, not {episodes}.")
         if not self.trainer.setting.resets:
-            raise SombrlError("bounds are about the return of episodes, and a run without resets has none.")
+            raise SombrlError("bounds are about whole episodes, and a run that is never reset has none.")
         if self.iteration == 0:
             raise SombrlError("nothing has been learned yet, so the model bounds nothing: train first.")
         if policy is not None and not isinstance(policy, Policy):

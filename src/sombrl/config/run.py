@@ -85,9 +85,7 @@ class RunConfig(Configuration):
             raise SombrlError("--downstream tasks come after exploring without one: use --setting unsupervised.")
         if self.endless and (self.record_bounds or self.stop_when_gap is not None):
             flag = "--record-bounds" if self.record_bounds else "--stop-when-gap"
-            raise SombrlError(
-                f"{flag} is about the return of episodes, and --setting non-episodic has none: leave it out."
-            )
+            raise SombrlError(f"{flag} is about whole episodes, and --setting non-episodic has none: leave it out.")
         self.make_setting(episode_length=1)  # refuses an --update-minimum beyond --update-every
 
     @property

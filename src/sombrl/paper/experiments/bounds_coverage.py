@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sombrl.config.run import RunConfig
-from sombrl.paper.experiments.base import Cell, Experiment, Headline, TrainCell, recorded_as
+from sombrl.paper.experiments.base import Cell, Experiment, TrainCell, recorded_as
 from sombrl.paper.experiments.figures import new_figure, require, select, title_of
 from sombrl.paper.experiments.gp import WEIGHT, episodes_of, gp_config
 from sombrl.paper.experiments.mbpo import mbpo_config
@@ -150,20 +150,28 @@ def _windows(times: list[int]) -> list[set[int]]:
     return [set(times[max(0, i - half) : i + half + 1]) for i in range(len(times))]
 
 
+def markdown(rows: list[Row]) -> str:
+    """The share of the returns that were inside, a line per run; whole runs, all seeds."""
+    calibrated = {f"calibrated-{level:g}": f"calibrated to {level:.0%}" for level in LEVELS}
+    heads = {"explored": "λ of exploration", "one": "λ = 1", "theorem": "the theorem's, 90%"} | calibrated
+    lines = [f"| predicted by | episodes | {' | '.join(heads.values())} |", f"| --- |{' --- |' * (len(heads) + 1)}"]
+    for method, env in dict.fromkeys((row.method, row.env) for row in rows):
+        here = select(rows, method=method, env=env)
+        inside = [[row.value for row in select(here, metric=f"covered/{name}")] for name in heads]
+        shares = [f"{np.mean(values):.0%}" if values else "–" for values in inside]
+        number = len(select(here, metric=RETURN))
+        lines.append(f"| {method}, {title_of(env)} | {number} | {' | '.join(shares)} |")
+    return "\n".join(lines)
+
+
 BOUNDS_COVERAGE = Experiment(
     name="bounds-coverage",
     summary="how often returns lie inside the model's bounds J ± λΣ‖σ‖, before and after calibration",
     figure='beside the paper; lemma "optimism"',
     cells=cells,
     draw=draw,
-    headlines=tuple(
-        Headline(f"covered/{name}", label, last=10**6)
-        for name, label in {
-            **{name: label for name, (label, _) in LABELS.items() if not name.startswith("calibrated")},
-            **{f"calibrated-{level:g}": f"at {level:g}" for level in LEVELS},
-        }.items()
-    ),
     derive=add_covered,
+    report=markdown,
 )
 """How often do the model's own bounds on the return hold? Beside the paper (lemma "optimism", appendix B).
 
