@@ -421,6 +421,8 @@ KNOBS = {
     "project_weights": True,
     "bonus_enters": "reward",
     "bonus_scale": "none",
+    "bonus_memory": 7,
+    "bonus_floor": 0.25,
     "bonus_rows": 4,
     "soft_reset_every": 1,
     "reset_mix": 0.9,

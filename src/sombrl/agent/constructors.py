@@ -502,9 +502,8 @@ def MBPO(
             plus the model's noise (as the paper defines its objective); or by samples of the posterior, as pets
             always does. Planners need particles for the last two, so they cost as much as pets.
         beta: hucrl: the planner chooses the most favourable dynamics within ± this many standard deviations.
-        controller: Learn a policy and act by it (sac: MBPO); learn it and act by short plans that begin with it
-            and end in its critics, found by MPPI or iCEM (sac-mppi, in short mppi; sac-icem; --plan.*); or plan
-            alone (icem: PETS).
+        controller: Learn a policy and act by it (sac: MBPO), or by short plans around it (sac-mppi, in short
+            mppi; sac-icem; --plan.*); or plan alone (icem: PETS).
         horizon_value: icem: what a plan is worth beyond its horizon. A value that is fitted inside the model
             (--value.*), or nothing.
         capacity: Transitions kept per seed; the oldest are overwritten.

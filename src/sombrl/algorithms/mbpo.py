@@ -69,8 +69,8 @@ class MBPOConfig(Configuration):
 
     explore: Annotated[ExploreConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=_explore)
     controller: Literal["sac", "sac-mppi", "sac-icem", "icem", "mppi"] = "sac"
-    """Learn a policy and act by it (sac: MBPO); learn it and act by short plans that begin with it and end in its
-    critics, found by MPPI or iCEM (sac-mppi, in short mppi; sac-icem; --plan.*); or plan alone (icem: PETS)."""
+    """Learn a policy and act by it (sac: MBPO), or by short plans around it (sac-mppi, in short mppi; sac-icem;
+    --plan.*); or plan alone (icem: PETS)."""
     horizon_value: Annotated[Literal["fitted", "none"], Before("none")] = "fitted"
     """icem: what a plan is worth beyond its horizon. A value that is fitted inside the model (--value.*), or
     nothing."""
@@ -127,7 +127,7 @@ MBPO = Algorithm(
     "mbpo",
     MBPOConfig,
     build,
-    "an ensemble and a policy that learns from it (SAC), also with short plans; or planned with iCEM",
+    "an ensemble and a policy that learns from it (SAC), or plans in it (iCEM)",
     lacks=NO_INFORMATION,
     presets={
         **PRESET_FIELDS,

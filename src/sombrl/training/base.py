@@ -355,8 +355,8 @@ class Trainer(abc.ABC, Generic[S]):
 def refuse_plan() -> SombrlError:
     """Of agents that cannot act by short plans."""
     return SombrlError(
-        "--plan needs a policy with critics and a model that knows what is paid, as mbpo learns them "
-        "(--controller sac): leave it out."
+        "--plan needs a policy with critics and a model that knows what is paid, as mbpo learns them (--controller "
+        "sac): leave it out."
     )
 
 
