@@ -259,7 +259,8 @@ def test_metrics_are_documented():
     documented = re.findall(r"^\| `([^`]+)` \|", section, flags=re.MULTILINE)
     rows: dict[str, Any] = {}
     for setting in ("discounted", "non-episodic"):
-        agent = small(reward="learned", setting=setting, episode_length=6 if setting == "discounted" else None)
+        recorded = {"record_bounds": True, "stop_when_gap": 0.1, "episode_length": 6} if setting == "discounted" else {}
+        agent = small(reward="learned", explore="optimistic", setting=setting, **({"episode_length": None} | recorded))
         (row,) = agent.rows(next(agent.iterations(1)))
         rows |= row
     nets = {"hidden": (8, 8), "batch_size": 8}

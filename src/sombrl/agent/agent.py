@@ -31,7 +31,9 @@ from sombrl.storage import checkpoint
 from sombrl.storage.program_cache import keep_programs
 from sombrl.storage.run_folder import RunFolder
 from sombrl.training import report as reports
-from sombrl.training.base import Mode, OnDecision, Report, Trainer, ignore
+from sombrl.training.base import Mode, OnDecision, Policy, Report, Trainer, ignore
+from sombrl.training.bounds import Bounds, Past, require_factor, why_stop
+from sombrl.training.function_policy import Function, FunctionPolicy
 from sombrl.training.play import OnStep
 from sombrl.training.progress import Progress
 
@@ -76,6 +78,8 @@ class Agent:
             self.downstream_task(name)
         self.notes: list[str] = []
         """What was odd about the checkpoint that was loaded."""
+        self._restored: tuple[RunFolder, int] | None = None
+        self._recorded: list[dict[str, Any]] = []  # since then
 
     # ------------------------------------------------------------------------------------------ learn
 
@@ -108,7 +112,11 @@ class Agent:
         self.prepare()
         self.trainer.envs_may_have_moved()
         while self.iteration < until:
-            yield self.trainer.iterate(on_decision)
+            report = self.trainer.iterate(on_decision)
+            self._recorded += self.rows(report) if self.run_config.record_bounds else []
+            yield report
+            if why_stop(self.run_config, report):
+                return
 
     def prepare(self) -> None:
         """Do what comes before the first iteration and can be refused."""
@@ -180,6 +188,52 @@ class Agent:
         _require_count("max_uncertainty", "episodes", episodes)
         return self.trainer.uncertainty(episodes)
 
+    def bounds(
+        self,
+        policy: Policy | Function | None = None,
+        *,
+        episodes: int = 10,
+        factor: float | None = None,
+        theory: bool = False,
+        calibrated: float | None = None,
+    ) -> Bounds:
+        """J⁻, J and J⁺ = J ± λ Σ‖σ‖ of a policy, from `episodes` episodes in the learned model (docs/bounds.md).
+
+        `policy` is a `Policy`, or a function of one observation that gives an action in [-1, 1]; default: what
+        `evaluate` plays. Episodes begin where those of `evaluate` do; nothing real is stepped. λ is `factor`, that of
+        the setting's theorem (`theory`), the one that would have covered a share `calibrated` of the latest recorded
+        episodes (`record_bounds`), or, without any of these, the λₙ that the agent explores with.
+        """
+        require_factor(factor, theory, calibrated)
+        if episodes < 1:
+            raise SombrlError(f"bounds needs at least 1 episode, not {episodes}.")
+        if not self.trainer.setting.resets:
+            raise SombrlError("bounds are about whole episodes, and a run that is never reset has none.")
+        if self.iteration == 0:
+            raise SombrlError("nothing has been learned yet, so the model bounds nothing: train first.")
+        if policy is not None and not isinstance(policy, Policy):
+            if not callable(policy):
+                raise SombrlError(f"policy must be a Policy or a function of an observation, not {shown(policy)}.")
+            policy = FunctionPolicy(policy, self.envs.spec.action_dim)
+        past, weight = self.past_bounds, np.full(len(self.seeds), np.nan)
+        if calibrated is not None:
+            weight[:], origin = past.calibrated(calibrated), f"calibrated to cover {calibrated:g}"
+        elif factor is not None:
+            weight[:], origin = factor, "given"
+        else:
+            weight[:] = self.trainer.bound_weight("theory" if theory else "run")
+            origin = "the theorem's" if theory else "that of exploration"
+        # As one would have judged each episode before it.
+        covered = past.covered(weight if calibrated is None else past.rolling(calibrated)[:, None])
+        return Bounds(*self.trainer.foretell(policy, episodes), weight, origin, past, covered)
+
+    @property
+    def past_bounds(self) -> Past:
+        """Predictions that were recorded before episodes (`record_bounds`), and the returns of these."""
+        folder, iteration = self._restored or (None, 0)
+        saved = folder.rows() if folder is not None else []
+        return Past.of([row for row in saved if row.get("iteration", -1) < iteration] + self._recorded)
+
     def downstream_task(self, name: str) -> AbstractTask:
         """The environment's downstream task of that name."""
         tasks = self.envs.downstream
@@ -224,6 +278,7 @@ class Agent:
 
         try:
             self.trainer.restore(load)
+            self._restored, self._recorded = (folder, self.iteration), []
         except (KeyError, IndexError, ValueError, TypeError, OverflowError) as error:
             raise SombrlError(
                 f"the checkpoint of {folder.path} does not hold what {self.algorithm} saves ({first_line(error)}): "

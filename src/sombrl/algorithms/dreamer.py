@@ -33,6 +33,7 @@ DREAMER = Algorithm(
         "setting=discounted": OWN_DISCOUNT,
         "setting=non-episodic": "never resets, and dreamer learns from episodes: leave it out.",
         **dict.fromkeys(("discount", "growing_horizon", "horizon_floor"), OWN_DISCOUNT),
+        "stop_when_gap": "compares two plans, and dreamer learns a policy: leave it out.",
         "random_episodes": "is not for dreamer, which fills its replay before it learns: leave it out.",
         **dict.fromkeys(("update_every", "update_rule", "update_threshold", "update_minimum"), NEVER_RESET),
     },

@@ -100,6 +100,8 @@ NOT_IMAGINED = {
 }
 """What an algorithm lacks that learns from real data alone."""
 
+NO_PLAN = {"stop_when_gap": "compares two plans, and model-free algorithms make none: leave it out."}
+
 SAC_ALGORITHM = Algorithm(
     "sac",
     SACAlgorithmConfig,
@@ -115,6 +117,8 @@ SAC_ALGORITHM = Algorithm(
         **{name: NO_BONUS for name in kinds_of(ExploreConfig) if name not in ("explore", "theory")},
         **{f"sac.{name}": NO_BONUS for name in ("bonus_weight_lr", "bonus_enters", "bonus_scale", "bonus_rows")},
         **NOT_IMAGINED,
+        **NO_PLAN,
+        "record_bounds": "is about what a model expects, and sac has none: leave it out, or use sombrl train mbpo.",
     },
     presets={"strong": STRONG_NETWORKS},
 )
@@ -126,6 +130,7 @@ MAXINFO_SAC = Algorithm(
     lacks={
         **NO_INFORMATION,
         **NOT_IMAGINED,
+        **NO_PLAN,
         "bonus_weight_units=range": "is for planners; maxinfo-sac divides the bonus by its own spread instead: leave "
         "it out.",
     },

@@ -46,6 +46,7 @@ TABLE = (
     Command("train", "ALGORITHM", "train on an environment", "train gp-icem --explore hucrl", "cli.train:train", True),
     Command("resume", "RUN", "continue a run exactly", "resume runs/p", "cli.runs:resume"),
     Command("eval", "RUN", "returns of the trained agent", "eval runs/p --video swing.gif", "cli.runs:evaluate"),
+    Command("bounds", "RUN", "what its model promises", "bounds runs/p --calibrated 0.9", "cli.runs:bounds"),
     Command("plot", "RUN...", "learning curves as a picture", "plot runs/p runs/q", "cli.runs:plot"),
     Command("export", "RUN...", "metrics of runs as one table", "export runs/p --out p.csv", "cli.runs:export"),
     Command(

@@ -1,4 +1,4 @@
-"""`sombrl resume`, `eval`, `plot`, `export`, `export-policy`, `export-replay` and `report`: what works on runs."""
+"""`sombrl resume`, `eval`, `bounds`, `plot`, `report` and the exports: what works on runs."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -84,6 +84,33 @@ def evaluate(
     run = run_of(run, "eval")
     word = _word(run, env, trust)
     evaluate_run(run, episodes=episodes, explore=explore, task=task, plan=plan, video=video, word=word)
+
+
+def bounds(
+    run: Run,
+    episodes: int = 10,
+    factor: float | None = None,
+    theory: bool = False,
+    calibrated: float | None = None,
+    env: Env = None,
+    trust: bool = False,
+) -> None:
+    """Lower and upper bounds on the return of the trained agent, J ± λ Σ‖σ‖, from its model alone.
+
+    Args:
+        run: The run's folder.
+        episodes: Episodes per seed, in the model.
+        factor: λ, in reward per unit of Σ‖σ‖; default: that with which the run explores.
+        theory: λ of the setting's theorem (gp-icem), with the run's own --theory options.
+        calibrated: λ with which this share of the latest recorded episodes (--record-bounds) was inside, such as 0.9.
+        env: The run's environment again, where that is module:Id: a file may not choose what is imported.
+        trust: Run whatever code the folder names.
+    """
+    from sombrl.runs.bounds import bounds_of_run
+
+    run = run_of(run, "bounds")
+    word = _word(run, env, trust)
+    bounds_of_run(run, episodes=episodes, factor=factor, theory=theory, calibrated=calibrated, word=word)
 
 
 def plot(runs: Runs, out: Path | None = None) -> None:

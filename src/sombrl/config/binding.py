@@ -8,7 +8,10 @@ from typing import Any
 from sombrl.config.check import shown
 from sombrl.errors import SombrlError
 
-LENGTH = ("run.episodes", "run.decisions", "run.env_workers", "run.eval_every", "run.eval_episodes")
+LENGTH = (
+    *("run.episodes", "run.decisions", "run.env_workers", "run.eval_every", "run.eval_episodes"),
+    *("run.record_bounds", "run.stop_when_gap"),
+)
 """Settings that do not touch what was learned: how long, in how many processes, and what is looked at meanwhile."""
 OF_A_PART = ("run.seed", "run.seeds")
 """Settings of a part of a run, which has some of its seeds."""

@@ -63,6 +63,12 @@ class RunConfig(Configuration):
     """Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates afterwards."""
     eval_episodes: Annotated[int, Ge(1)] = 5
     """Episodes per evaluation."""
+    record_bounds: bool = False
+    """Predict the return of every episode in the model before it is played, and record both (docs/bounds.md). Costs a
+    planner as much as the episode; policies that learn at every decision predict evaluations (--eval-every)."""
+    stop_when_gap: Annotated[float, Interval(gt=0, lt=1), Advice("leave it out to train to the end")] | None = None
+    """Planners: end once J⁺ of the optimistic plan and J⁻ of the greedy one are within this share of each other. Costs
+    two more episodes of planning for each."""
     seed: Annotated[int, Interval(ge=0, le=SEEDS - 1)] = 0
     """The first seed."""
     seeds: Annotated[int, Ge(1), Advice("it is how many to train, from --seed on")] = 1
@@ -77,6 +83,9 @@ class RunConfig(Configuration):
             )
         if self.downstream and self.setting != "unsupervised":
             raise SombrlError("--downstream tasks come after exploring without one: use --setting unsupervised.")
+        if self.endless and (self.record_bounds or self.stop_when_gap is not None):
+            flag = "--record-bounds" if self.record_bounds else "--stop-when-gap"
+            raise SombrlError(f"{flag} is about whole episodes, and --setting non-episodic has none: leave it out.")
         self.make_setting(episode_length=1)  # refuses an --update-minimum beyond --update-every
 
     @property

@@ -16,14 +16,19 @@ from sombrl.config.run import RunConfig
 from sombrl.dreamer.config import DreamerConfig
 from sombrl.dreamer.dreamer import Dreamer
 from sombrl.dreamer.foresight import CONTEXT, coloured, film, foresee
+from sombrl.dreamer.imagined import latent_imagination
 from sombrl.dreamer.loop import DreamerLoop, DreamerLoopState, DreamerPrograms, as_sequences
 from sombrl.dreamer.policy import LatentPolicy
 from sombrl.dreamer.replay import GIB, check_memory, least_records
 from sombrl.dreamer.start import check_source, same_world, take_networks
+from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.maker import EnvMaker
 from sombrl.errors import SombrlError
 from sombrl.records import AbstractTask
-from sombrl.training.base import Committed, Mode, OnDecision, Proposal, Snapshot, Trainer
+from sombrl.seeds import over_seeds
+from sombrl.training.base import Committed, Mode, OnDecision, Policy, Proposal, Snapshot, Trainer
+from sombrl.training.bounds import check_evaluated
+from sombrl.training.imagined import ImaginedEnvs
 
 FILMED = 4  # sequences beside each other
 FILMED_FRAMES = 500  # of an episode, its last ones
@@ -172,6 +177,26 @@ class DreamerTrainer(Trainer[DreamerLoopState]):
             )
         return self._policy(mode, self.state, rows)
 
+    def imagined(self, envs: AbstractEnvs, policy: Policy | None) -> tuple[Policy, ImaginedEnvs]:
+        """Latent imagination, with its own actor alone: there are no observations that another policy could see."""
+        if policy is not None:
+            raise SombrlError("dreamer imagines latent states, which another policy cannot see: leave out the policy.")
+        if not self.config.explore.curious or self.config.explore.sigma == "log":
+            raise SombrlError(
+                "bounds need an ensemble that disagrees: train with --explore optimistic, and --sigma mean-std or norm."
+            )
+        return latent_imagination(self.dreamer, self.state.learned.networks, self.seeds, envs)
+
+    def bound_weight(self, origin: Literal["run", "theory"]) -> np.ndarray:
+        """λ as it is tuned now; there is no theorem for it."""
+        if origin == "theory" or self.config.explore.explore != "optimistic":
+            raise SombrlError(
+                "dreamer has the λ of --explore optimistic and no theorem's: give factor or calibrated (--factor 1, "
+                "--calibrated 0.9)."
+            )
+        weights = over_seeds(lambda state: self.dreamer.weights(state)[0])
+        return np.asarray(weights(self.state.learned))
+
     def _policy(self, mode: Mode, state: DreamerLoopState, rows: Sequence[int] | None = None) -> LatentPolicy:
         networks, seeds = state.learned.networks, self.seeds
         if rows is not None:
@@ -243,6 +268,8 @@ def _check_run(config: DreamerConfig, run: RunConfig) -> None:
         raise SombrlError(
             f"dreamer learns from episodes with a discount of its own: leave out --setting {run.setting}."
         )
+    if run.record_bounds:
+        check_evaluated(run)
     if run.setting == "unsupervised" and config.explore.explore != "unsupervised":
         raise SombrlError("--setting unsupervised has no task to be optimistic about: add --explore unsupervised.")
     if run.downstream:

@@ -15,6 +15,10 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 NAME = re.compile(r"[a-z0-9][a-z0-9.=-]*(/[a-z0-9][a-z0-9.=-]*)*")
 
 
+LATER = (("record_bounds", False), ("stop_when_gap", None))
+"""Settings of runs that came after cells were stored, at the value that held before: they are not said."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """Episodes planned for the task alone under the mean model, on starts never trained on."""
@@ -64,7 +68,7 @@ class TrainCell:
             "method": self.method,
             "env": self.env,
             "config": to_json(self.config),
-            "run": to_json(self.run),
+            "run": {name: value for name, value in to_json(self.run).items() if (name, value) not in LATER},
             "metrics": list(self.metrics),
             "extra": _name(self.extra),
             "evaluation": to_json(self.evaluation),

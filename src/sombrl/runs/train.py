@@ -21,6 +21,7 @@ from sombrl.runs.sinks import Sink, open_sinks, require_wandb, tell
 from sombrl.runs.video import can_write, film_rate, write_video
 from sombrl.storage import checkpoint
 from sombrl.storage.run_folder import RunFolder
+from sombrl.training import bounds
 from sombrl.training.base import Report
 from sombrl.training.lockstep import Lockstep
 from sombrl.training.progress import Progress
@@ -81,6 +82,8 @@ def resume(
         for note in agent.notes:
             print(note, file=sys.stderr)
         until = last_iteration(agent, path, agent.iteration, episodes)
+        if episodes is None:
+            refuse_enough(agent, folder)
         run_training([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb, locked=True)
         return agent
 
@@ -101,6 +104,16 @@ def last_iteration(agent: Agent, path: Path, done: int, episodes: int | None) ->
             raise SombrlError(f"{path} is complete ({done * agent.window} decisions): nothing is left to do.")
         raise SombrlError(f"{path} is complete ({done} episodes): give more with --episodes to go on.")
     return until
+
+
+def refuse_enough(agent: Agent, folder: RunFolder) -> None:
+    """Refuse to go on with a run that has ended because its bounds had met."""
+    last = [row.get(bounds.GAP) for row in folder.rows() if row.get("iteration") == agent.iteration - 1]
+    if bounds.enough(agent.run_config, last):
+        raise SombrlError(
+            f"{folder.path} is complete: after {agent.iteration} episodes its bounds were within --stop-when-gap "
+            f"{agent.run_config.stop_when_gap:g}; give more with --episodes to go on."
+        )
 
 
 @dataclasses.dataclass
@@ -170,6 +183,7 @@ def run_training(
             stack.enter_context(run.folder.lock())
         signals = stack.enter_context(Signals(trainers.exact_rewind))
         sinks = [stack.enter_context(_open_sinks(run, tensorboard, wandb)) for run in runs]
+        why: str | None = None
         try:
             with Progress(until, label, sum(len(agent.seeds) for agent in agents)) as shown:
 
@@ -181,11 +195,16 @@ def run_training(
                     reports = trainers.iterate(on_decision)
                     for run, report in zip(runs, reports, strict=True):
                         run.pending = report
-                    due = agents[0].iteration % every == 0 or agents[0].iteration == until
+                    why = bounds.why_stop(agents[0].run_config, reports[0])
+                    due = agents[0].iteration % every == 0 or agents[0].iteration == until or why is not None
                     for run, report, own in zip(runs, reports, sinks, strict=True):
                         _record(run, report, own, signals, due=due)
                     shown.iteration(summary(reports))
                     signals.report()
+                    if why is not None:
+                        break
+            if why is not None:
+                print(why)
         except STOPS as stop:
             signals.mute()
             if isinstance(stop, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(stop):
@@ -228,8 +247,7 @@ def _record(run: Run, report: Report, sinks: Sequence[Sink], signals: Signals, *
         run.warned = True
     try:
         if _evaluation_due(agent):
-            returns = agent.evaluate(agent.run_config.eval_episodes).mean(axis=0).tolist()
-            new = [row | {"eval/ep_rew_mean": value} for row, value in zip(new, returns, strict=True)]
+            new = [row | found for row, found in zip(new, _evaluated(agent), strict=True)]
     finally:  # stopped at once, an evaluation costs its own number alone
         with signals.held():
             run.append(new)
@@ -241,6 +259,17 @@ def _record(run: Run, report: Report, sinks: Sequence[Sink], signals: Signals, *
         sink.write(new)
     tell(sinks)
     run.hook(agent, report)
+
+
+def _evaluated(agent: Agent) -> list[dict[str, float]]:
+    """Per seed, what an evaluation earns; where it is asked for, beside what the model expects of the same episodes."""
+    episodes = agent.run_config.eval_episodes
+    returns = agent.evaluate(episodes).mean(axis=0)
+    found = {"eval/ep_rew_mean": returns}
+    if agent.run_config.record_bounds and agent.trainer.counts == "decisions":
+        value, uncertainty = (column.mean(axis=0) for column in agent.trainer.foretell(None, episodes))
+        found |= {bounds.RETURN: value, bounds.UNCERTAINTY: uncertainty, bounds.REALISED: returns}
+    return [{name: float(values[i]) for name, values in found.items()} for i in range(len(agent.seeds))]
 
 
 def _evaluation_due(agent: Agent) -> bool:

@@ -122,6 +122,12 @@ def _parts(jobs: int | None, config: Any, run_config: RunConfig) -> int:
         if jobs is not None:
             print("sombrl: one process trains all seeds, because --start-from has one for each.", file=sys.stderr)
         return 1  # a part would take over the first seeds again
+    if number > 1 and run_config.stop_when_gap is not None:
+        if jobs is not None:
+            print(
+                "sombrl: one process trains all seeds, because --stop-when-gap looks at all of them.", file=sys.stderr
+            )
+        return 1
     return number
 
 

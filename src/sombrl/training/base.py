@@ -23,6 +23,7 @@ from sombrl.envs.maker import EnvMaker
 from sombrl.errors import SombrlError
 from sombrl.records import AbstractTask, Transition
 from sombrl.settings import Setting
+from sombrl.training.imagined import ImaginedEnvs, foretell
 from sombrl.training.play import OnStep, play
 
 S = TypeVar("S")
@@ -287,6 +288,24 @@ class Trainer(abc.ABC, Generic[S]):
             episodes_played = play(policy, envs, first_episode=EVALUATION_EPISODES, episodes=episodes, record=True)
             return np.stack([policy.assess(p.rows, p.valid)["explore/uncertainty"] for p in episodes_played])
 
+    def foretell(self, policy: Policy | None, episodes: int) -> tuple[np.ndarray, np.ndarray]:
+        """J and Σ‖σ‖ of a policy in the learned model, [episodes, seeds] each; None: the trained one, for the task.
+
+        Episodes begin where those of `returns` do.
+        """
+        with self._evaluation_envs(render=False) as envs:
+            acting, imagined = self.imagined(envs, policy)
+            numbers = {"first_episode": EVALUATION_EPISODES, "episodes": episodes}
+            return foretell(acting, imagined, **numbers, discount=self.setting.discount)
+
+    def imagined(self, envs: AbstractEnvs, policy: Policy | None) -> tuple[Policy, ImaginedEnvs]:
+        """The learned model as environments that begin where `envs` do, and the policy as it acts there."""
+        raise refuse_model()
+
+    def bound_weight(self, origin: Literal["run", "theory"]) -> np.ndarray:
+        """λ of |J(π) - Jₙ(π)| <= λ Σ‖σ‖, [seeds], in reward: the one it explores with, or the theorem's."""
+        raise refuse_model()
+
     @contextlib.contextmanager
     def _evaluation_envs(self, *, render: bool) -> Iterator[AbstractEnvs]:
         """Environments with a time limit, one per seed."""
@@ -338,6 +357,13 @@ def refuse_plan() -> SombrlError:
     return SombrlError(
         "--plan needs a policy with critics and a model that knows what is paid, as mbpo learns them (--controller "
         "sac): leave it out."
+    )
+
+
+def refuse_model() -> SombrlError:
+    """Of agents without a model to imagine episodes in."""
+    return SombrlError(
+        "bounds are what a learned model says, and this agent has none: use gp-icem, mbpo, sim-fsvgd or dreamer."
     )
 
 

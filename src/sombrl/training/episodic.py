@@ -21,10 +21,12 @@ from sombrl.records import Transition
 from sombrl.replay import Replay
 from sombrl.seeds import role_keys
 from sombrl.settings import Setting
+from sombrl.training import bounds
 from sombrl.training.base import Committed, OnDecision, Proposal, Report, ignore
 from sombrl.training.clock import Clock
 from sombrl.training.compiled import ROLES, Compiled, LoopState, initial_state, refuse_nan, renewal_due
-from sombrl.training.parts import Parts, PartsTrainer
+from sombrl.training.imagined import foretell
+from sombrl.training.parts import ControllerPolicy, Parts, PartsTrainer
 from sombrl.training.random_actions import random_actions
 
 
@@ -262,8 +264,42 @@ class EpisodicTrainer(PartsTrainer):
         """One iteration of Algorithm 1."""
         n, compiled = self.iteration, self.compiled("explore")
         report = iterate(self.envs, compiled, self.parts, self.setting, self.seeds, n, self.state, on_decision)
+        if self.run.record_bounds or self.run.stop_when_gap is not None:
+            clock = Clock()
+            with clock("bounds"):
+                expected = self.expected(report)
+            seconds = report.seconds | clock.seconds()
+            report = dataclasses.replace(report, metrics=report.metrics | expected, seconds=seconds)
         simulators = None if self.setting.resets else self.envs.get_state()  # in the middle of the trajectory
         return Proposal(report, Committed(n + 1, report.state, simulators))
+
+    def expected(self, report: ChunkReport) -> dict[str, np.ndarray]:
+        """What the model that planned an episode expected of it, from the same start. Training reads none of this."""
+        n, learner = report.iteration, report.state.learner  # fitted to everything before the episode
+        start = np.asarray(report.chunk.transitions.obs[:, 0])
+        spec = dataclasses.replace(self.envs.spec, episode_length=self.setting.chunk_length(n))
+        controller = report.state.controller if self.learns_policy else None
+        replay = self.state.replay if self.parts.controller.learns_from_data else None
+
+        def of(mode: Literal["explore", "task"]) -> tuple[np.ndarray, np.ndarray]:
+            compiled = self.compiled(mode)
+            scale = compiled.scale(learner, self.state.replay)
+            policy = ControllerPolicy(mode, compiled, learner, controller, self.seeds, n, scale, replay)
+            envs = self.imagined_with(learner, n, spec, lambda rows, episodes: start)
+            value, sigma = foretell(policy, envs, first_episode=n, episodes=1, discount=self.setting.discount)
+            return value[0], sigma[0]
+
+        nothing = np.full(len(self.seeds), np.nan)
+        found = {bounds.RETURN: nothing, bounds.UNCERTAINTY: nothing, bounds.REALISED: nothing}
+        found |= {} if self.run.stop_when_gap is None else {bounds.GAP: nothing}
+        if n < self.parts.random_episodes:  # random actions are no policy's
+            return found
+        (value, sigma), realised = of("explore"), report.columns.get("rollout/discounted_return", report.returns)
+        found = {bounds.RETURN: value, bounds.UNCERTAINTY: sigma, bounds.REALISED: np.asarray(realised)}
+        if self.run.stop_when_gap is None:
+            return found
+        weight, (greedy, doubt) = np.asarray(report.mdp.bonus_weight), of("task")
+        return found | {bounds.GAP: bounds.gap(value + weight * sigma, greedy - weight * doubt)}
 
     @property
     def trained(self) -> str:

@@ -1,8 +1,9 @@
 """What the planners' loop and the online loop share: parts that are swapped freely, and policies made of them."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,17 +12,21 @@ import numpy as np
 from sombrl.config.run import RunConfig
 from sombrl.config.suggestions import nearest
 from sombrl.controllers.base import AbstractController
-from sombrl.dynamics.base import AbstractLearner
-from sombrl.envs.base import AbstractEnvs
+from sombrl.dynamics.base import AbstractInformed, AbstractLearner
+from sombrl.dynamics.none import NoLearner
+from sombrl.envs.base import AbstractEnvs, EnvSpec
 from sombrl.envs.maker import EnvMaker
-from sombrl.exploration import greedy, unsupervised
+from sombrl.errors import SombrlError
+from sombrl.exploration import EpistemicNorm, greedy, theoretical, unsupervised
 from sombrl.exploration.base import Exploration, ImaginedMDP
 from sombrl.records import AbstractTask, Transition
 from sombrl.replay import Replay
-from sombrl.seeds import role_keys
+from sombrl.seeds import over_seeds, role_keys
 from sombrl.settings import Setting, Unsupervised
-from sombrl.training.base import EVALUATION_EPISODES, Mode, Policy, Trainer, refuse_plan
-from sombrl.training.compiled import ROLES, Compiled, LoopState, initial_state
+from sombrl.training.base import EVALUATION_EPISODES, Mode, Policy, Trainer, refuse_model, refuse_plan
+from sombrl.training.bounds import check_evaluated
+from sombrl.training.compiled import ROLES, Compiled, LoopState, Program, initial_state
+from sombrl.training.imagined import ImaginedEnvs, Moved, Starts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +51,7 @@ class PartsTrainer(Trainer[LoopState]):
         self, config: Any, run: RunConfig, maker: EnvMaker, envs: AbstractEnvs, setting: Setting, parts: Parts
     ):
         super().__init__(config, run, maker, envs, setting)
+        check_bounds(run, parts)
         self.parts = parts
         self.learns_policy = parts.controller.learns
         self._compiled: dict[Any, Compiled] = {}
@@ -127,6 +133,69 @@ class PartsTrainer(Trainer[LoopState]):
             fitted, _ = self.compiled("explore").fit(self.state.learner, self.state.replay, key)
             self._fitted_at = self.iteration, fitted
         return self._fitted_at[1]
+
+    # ------------------------------------------------------------------------------------------- imagining
+
+    def imagined(self, envs: AbstractEnvs, policy: Policy | None) -> tuple[Policy, ImaginedEnvs]:
+        """The model as the next iteration will have it."""
+        if isinstance(self.parts.learner, NoLearner):
+            raise refuse_model()
+        learner, iteration = self._fitted(), self.iteration
+        acting = self.policy("task") if policy is None else policy
+        return acting, self.imagined_with(learner, iteration, envs.spec, envs.reset_rows)
+
+    def imagined_with(self, learner: Any, iteration: int, spec: EnvSpec, starts: Starts) -> ImaginedEnvs:
+        """A model as environments."""
+        number = jnp.full(len(self.seeds), iteration, jnp.int32)
+        key = role_keys(self.seeds, EVALUATION_EPISODES, ("imagine",))["imagine"]
+        mdp = self.compiled("task").imagine(learner, number, key, None)
+
+        def move(obs: np.ndarray, actions: np.ndarray, episodes: np.ndarray, decisions: np.ndarray) -> Moved:
+            return Moved(*map(np.asarray, self._move(mdp, jnp.asarray(obs), jnp.asarray(actions))))
+
+        return ImaginedEnvs(spec, self.seeds, starts, move)
+
+    @functools.cached_property
+    def _move(self) -> Program:
+        """One decision by the mean of the posterior."""
+
+        def move(mdp: ImaginedMDP, obs: jax.Array, action: jax.Array) -> tuple[jax.Array, ...]:
+            prediction = mdp.dynamics.predict(obs, action)
+            there = obs, action, prediction.mean
+            return prediction.mean, mdp.task.reward(*there), mdp.task.terminated(*there), EpistemicNorm()(prediction)
+
+        return over_seeds(move)
+
+    def bound_weight(self, origin: Literal["run", "theory"]) -> np.ndarray:
+        """λₙ as it is planned with, or of the setting's theorem (--theory.*), for the model fitted to all data."""
+        learner, iteration = self._fitted(), jnp.full(len(self.seeds), self.iteration, jnp.int32)
+        if origin == "run":
+            weight = self._run_weight(learner, iteration)
+            if weight is None or not (weight > 0).all():
+                raise SombrlError(
+                    "this run explores without a λ in reward per unit of ‖σ‖: give factor, theory or calibrated "
+                    "(--factor 1, --theory, --calibrated 0.9)."
+                )
+            return weight
+        first = jax.tree.map(lambda leaf: leaf[0], learner)
+        if not isinstance(self.parts.learner.dynamics(first), AbstractInformed):
+            raise SombrlError(
+                "the theorem's λ needs a model that counts its information gain, as gp-icem's does: give factor or "
+                "calibrated (--factor 1, --calibrated 0.9)."
+            )
+        weigh = theoretical(self.setting, self.config.explore.theory, self.envs.spec.obs_dim)
+        of_all = over_seeds(lambda state, number: weigh(number, self.parts.learner.dynamics(state)))
+        return np.asarray(of_all(learner, iteration))
+
+    def _run_weight(self, learner: Any, iteration: jax.Array) -> np.ndarray | None:
+        if self.parts.online or not optimistic_norm(self.parts.exploration):
+            return None
+        compiled = self.compiled("explore")
+        key = role_keys(self.seeds, EVALUATION_EPISODES, ("imagine",))["imagine"]
+        scale = compiled.scale(learner, self.state.replay)
+        return np.asarray(compiled.imagine(learner, iteration, key, scale).bonus_weight)
+
+    # --------------------------------------------------------------------------------------- environments
 
     def _open_evaluation_envs(self, render: bool) -> AbstractEnvs:
         workers = 0 if render else self.run.env_workers
@@ -240,6 +309,26 @@ class ControllerPolicy(Policy):
             key = role_keys(seeds, EVALUATION_EPISODES, ROLES)["improve"]
             state, _ = self._compiled.improve(state, mdp, replay, key)
         return self._compiled.begin_episode(state, mdp)
+
+
+def check_bounds(run: RunConfig, parts: Parts) -> None:
+    """Refuse to record what there is not."""
+    if run.record_bounds and isinstance(parts.learner, NoLearner):
+        raise refuse_model()
+    if run.record_bounds and parts.online:
+        check_evaluated(run)
+    planner = not parts.controller.learns
+    if run.stop_when_gap is not None and not (planner and optimistic_norm(parts.exploration)):
+        raise SombrlError(
+            "--stop-when-gap compares the plan for r + λ‖σ‖ with the greedy one: use a planner (gp-icem) with "
+            "--explore optimistic --bonus norm --sigma-units normalised."
+        )
+
+
+def optimistic_norm(exploration: Exploration) -> bool:
+    """Whether what is planned for is J + λ Σ‖σ‖ in normalised units, an upper bound by the theorems."""
+    norm = isinstance(exploration.bonus, EpistemicNorm) and exploration.bonus.units == "normalised"
+    return norm and exploration.task_weight == 1.0
 
 
 def _rows(tree: Any, rows: np.ndarray) -> Any:

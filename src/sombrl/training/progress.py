@@ -37,7 +37,8 @@ class Progress:
     """The display of one run, a context manager.
 
     `iteration` takes a summary with the keys `iteration` (from 0), `return` (one per seed), `bonus_weight`,
-    `mean_std`, `bonus_share`, `model_loss`, `decisions_per_s`; a missing one is shown as "-".
+    `mean_std`, `bonus_share`, `model_loss`, `decisions_per_s`; a missing one is shown as "-". Bounds on the return,
+    `low` and `high`, are shown where there are some.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class Progress:
         return {
             "iteration": f"{self._done}/{self._total}",
             "return": _spread(summary.get("return")),
+            **({"J⁻": _short(summary["low"]), "J⁺": _short(summary["high"])} if "low" in summary else {}),
             "λ": _short(summary.get("bonus_weight")),
             "σ": _short(summary.get("mean_std")),
             "bonus": _short(share) if share is None or not math.isfinite(share) else f"{100 * share:.1f}%",

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sombrl.envs.interface import EnvSpec
+from sombrl.training import bounds
 from sombrl.training.base import Report
 
 REWARD_SCALE = (1e-4, 1e3)
@@ -46,8 +47,18 @@ def summary(reports: Sequence[Report]) -> dict[str, Any]:
         "iteration": first.iteration,
         "return": np.concatenate([report.returns for report in reports]).tolist(),
         **{shown: first.metrics[names[0]] for shown, names in found.items() if names},
+        **_promised(first),
         "decisions_per_s": sum(report.taken.sum() / sum(report.seconds.values()) for report in reports),
     }
+
+
+def _promised(report: Report) -> dict[str, Any]:
+    """J⁻ and J⁺ of the episode with the λ it was planned with, where they were recorded."""
+    if bounds.RETURN not in report.metrics:
+        return {}
+    value, spread = report.metrics[bounds.RETURN], report.metrics["explore/bonus_weight"]
+    spread = spread * report.metrics[bounds.UNCERTAINTY]
+    return {"low": value - spread, "high": value + spread}
 
 
 def reward_warning(report: Report, spec: EnvSpec) -> str | None:

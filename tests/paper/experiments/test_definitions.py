@@ -154,6 +154,7 @@ def test_functions_keep_the_names_that_folders_on_disk_have():
     cells = [cell.settings() for name in EXPERIMENTS for cell in EXPERIMENTS[name].cells_at("small")]
     names = {settings.get("function") or settings["extra"] for settings in cells} - {None}
     assert names == {
+        "sombrl.experiments.bounds_coverage.recorded",
         "sombrl.experiments.dreamer.learned",
         "sombrl.experiments.gp_compute_cost.measure",
         "sombrl.experiments.gp_nonepisodic.at_goal",

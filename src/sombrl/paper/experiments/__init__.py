@@ -4,6 +4,7 @@ A new one is an `Experiment` in the file of its family, or in a new file, and a 
 """
 
 from sombrl.paper.experiments.base import SCALES, Cell, Evaluation, Experiment, FunctionCell, Headline, TrainCell
+from sombrl.paper.experiments.bounds_coverage import BOUNDS_COVERAGE
 from sombrl.paper.experiments.dreamer import (
     DREAMER_ACTION_COST,
     DREAMER_ATARI,
@@ -43,6 +44,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         THEORY_LAB,
         GP_COMPUTE_COST,
         PLANNING_COST,
+        BOUNDS_COVERAGE,
         MBPO_STATE,
         MBPO_VS_MODEL_FREE,
         MBPO_ACTION_COST,
