@@ -81,6 +81,7 @@ def resume(
         for note in agent.notes:
             print(note, file=sys.stderr)
         until = last_iteration(agent, path, agent.iteration, episodes)
+        agent.prepare()
         run_training([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb, locked=True)
         return agent
 
@@ -170,6 +171,9 @@ def run_training(
             stack.enter_context(run.folder.lock())
         signals = stack.enter_context(Signals(trainers.exact_rewind))
         sinks = [stack.enter_context(_open_sinks(run, tensorboard, wandb)) for run in runs]
+        for run in runs:
+            if run.agent.trainer.origin is not None and run.saved is None:
+                run.save()  # with the data in it: from now on they are not needed to go on
         try:
             with Progress(until, label, sum(len(agent.seeds) for agent in agents)) as shown:
 
