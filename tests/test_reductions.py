@@ -44,6 +44,7 @@ def greedy():
     [
         {"explore": "optimistic", "bonus_weight": 0.0},
         {"explore": "optimistic", "bonus_weight": 0.0, "bonus": "information-gain"},
+        {"explore": "pessimistic", "bonus_weight": 0.0},
         {"explore": "optimistic", "schedule": "linear", "bonus_weight": 0.0, "bonus_weight_end": 0.0},
     ],
 )

@@ -35,7 +35,7 @@ def test_the_short_help_fits_a_screen(name, page):
 def test_the_whole_help_has_what_applies(page):
     text = " ".join(page("train", "gp-icem", "--help-all").split())
     assert "--gp.noise-std FLOAT" in text and "(default 0.03)" in text
-    assert "constant|linear|exponential|theoretical. How" in text
+    assert "constant|linear|exponential|theoretical|calibrated. How" in text
     for absent in ("--films", "--decisions", "--report-every", "auto.", "--sac."):
         assert absent not in text, absent
     assert "--films, --no-films" in page("train", "dreamer", "--help-all")

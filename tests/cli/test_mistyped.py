@@ -100,5 +100,5 @@ def test_a_setting_of_another_strategy_does_nothing_and_says_so(capsys, tmp_path
         ["train", "gp-icem", "--env", "CartPole-v1", "--explore", "greedy", "--bonus-weight", "50"], capsys
     )
     note, refusal = err.splitlines()
-    assert note == "sombrl: --bonus-weight does nothing with --explore greedy: it is for optimistic."
+    assert note == "sombrl: --bonus-weight does nothing with --explore greedy: it is for optimistic and pessimistic."
     assert "Discrete" in refusal

@@ -72,7 +72,8 @@ def test_gps_after_random_actions(env):
 
 
 @pytest.mark.parametrize(
-    ("env", "cost"), [("MountainCar", "0"), ("MountainCar", "0.2"), *(("Pendulum", cost) for cost in ("0", "0.1", "0.2"))]
+    ("env", "cost"),
+    [("MountainCar", "0"), ("MountainCar", "0.2"), *(("Pendulum", cost) for cost in ("0", "0.1", "0.2"))],
 )
 def test_gps_with_other_costs(env, cost):
     name = {"MountainCar": "mountain-car", "Pendulum": "pendulum"}[env]

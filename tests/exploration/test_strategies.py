@@ -20,6 +20,7 @@ from sombrl.exploration import (
     Mean,
     NoBonus,
     NoisyMean,
+    Penalty,
     Resampled,
 )
 from sombrl.exploration.config import ExploreConfig
@@ -123,6 +124,7 @@ def test_a_model_that_does_not_fit_is_refused_with_the_remedy(propagation, key):
         ("hucrl", Hallucinated, NoBonus, 2, 1.0, False),
         ("optimistic", Mean, EpistemicNorm, 0, 1.0, False),
         ("unsupervised", Mean, EpistemicNorm, 0, 0.0, False),
+        ("pessimistic", Mean, Penalty, 0, 1.0, False),
     ],
 )
 def test_the_table_of_strategies(name, propagation, bonus, extra, task_weight, stochastic):

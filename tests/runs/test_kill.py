@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.recorded import write_npz
 from tests.small import SMALL_FLAGS, reproducible_rows, run_signalled
 
 FLAGS = ["--env", "Pendulum-v1", "--seeds", "2", "--episodes", "4", "--no-tensorboard", *SMALL_FLAGS]
@@ -120,6 +121,51 @@ def test_a_signal_saves_and_says_how_to_go_on(sent, during_the_save, reference, 
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["00000001"]
     assert resume(folder, environment).returncode == 0
     assert reproducible_rows(folder) == reference
+
+
+OFFLINE = ["--env", "pendulum", "--explore", "pessimistic", "--seeds", "2", "--decisions", "60", "--report-every", "15"]
+OFFLINE += ["--episode-length", "8", "--sac.hidden", "8", "8", "--sac.actor-hidden", "8", "8", "--sac.batch-size", "8"]
+OFFLINE += ["--ensemble.hidden", "8", "8", "--ensemble.batch-size", "8", "--no-tensorboard"]
+
+
+@pytest.fixture(scope="module")
+def offline_reference(tmp_path_factory, environment):
+    folder = tmp_path_factory.mktemp("offline")
+    data = write_npz(folder / "data.npz")
+    command = [sys.executable, "-m", "sombrl", "train", "mbpo", *OFFLINE, "--offline", data, "--out", folder / "run"]
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+    return reproducible_rows(folder / "run")
+
+
+@pytest.mark.parametrize("decision", [1, pytest.param(20, marks=pytest.mark.thorough)])
+def test_an_offline_run_goes_on_without_its_data(decision, offline_reference, environment, tmp_path):
+    """The data are in the checkpoints, the first of which is there before anything is learned."""
+    folder, data = tmp_path / "run", write_npz(tmp_path / "data.npz")
+    argv = ["train", "mbpo", *OFFLINE, "--offline", data, "--out", folder]
+    assert run_signalled(argv, signal.SIGKILL, decision, environment).returncode == -signal.SIGKILL
+    data.unlink()
+    result = resume(folder, environment)
+    assert result.returncode == 0, result.stderr
+    assert reproducible_rows(folder) == offline_reference
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_so_does_a_run_that_began_with_another(sent, environment, tmp_path):
+    """What it began with may be gone: --start-from, killed in the second window."""
+    argv = ["train", "mbpo", *OFFLINE, "--explore", "optimistic", "--start-from", write_npz(tmp_path / "data.npz")]
+    subprocess.run(
+        [sys.executable, "-m", "sombrl", *map(str, argv), "--out", tmp_path / "whole"],
+        check=True,
+        env=environment,
+        capture_output=True,
+    )
+    stopped = run_signalled([*argv, "--out", tmp_path / "run"], sent, 20, environment)
+    assert stopped.returncode == (130 if sent == signal.SIGINT else -sent), stopped.stderr
+    (tmp_path / "data.npz").unlink()
+    result = resume(tmp_path / "run", environment)
+    assert result.returncode == 0, result.stderr
+    assert reproducible_rows(tmp_path / "run") == reproducible_rows(tmp_path / "whole")
 
 
 MBPO = ["--env", "dmc:reacher-hard", "--seeds", "2", "--decisions", "120", "--report-every", "20"]

@@ -268,12 +268,14 @@ class Agent:
         def accept(path: Path, meta: dict[str, Any]) -> None:
             if meta.get("iteration") != int(path.name[-8:]):  # somebody has signed it anew
                 raise checkpoint.Damaged(path, f"manifest.json: its iteration is {shown(meta.get('iteration'))}")
+            self.trainer.expect(meta)
             if bound:
                 self.require_saved(folder.path, meta, of_a_part=bool(folder.parts))
 
         def load(make_like: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
             later = checkpoint.Later(make_like)
-            tree, meta, self.notes = folder.load_latest(later, accept=accept, outline=self.trainer.outline())
+            outline = checkpoint.Later(self.trainer.outline)
+            tree, meta, self.notes = folder.load_latest(later, accept=accept, outline=outline)
             return tree, meta
 
         try:
@@ -292,12 +294,14 @@ class Agent:
             require_same(run, saved, self.to_json(), (*LENGTH, *(OF_A_PART if of_a_part else ())))
 
     def to_json(self) -> dict[str, Any]:
-        """The resolved configuration, as in a run's config.json."""
+        """The resolved configuration, as in a run's config.json, and what the run began with."""
+        origin = self.trainer.origin
         return {
             "algorithm": self.algorithm,
             "config": to_json(self.config),
             "run": to_json(self.run_config),
             "env_is_object": self.trainer.maker.is_object,
+            **({} if origin is None else {"origin": origin.to_json()}),
         }
 
     # ------------------------------------------------------------------------------------------ what it is

@@ -265,8 +265,6 @@ def GPICEM(
     episodes: int = 10,
     eval_every: int = 0,
     eval_episodes: int = 5,
-    record_bounds: bool = False,
-    stop_when_gap: float | None = None,
     seed: int = 0,
     seeds: int = 1,
     explore: Literal[
@@ -326,11 +324,6 @@ def GPICEM(
         eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
-        record_bounds: Predict the return of every episode in the model before it is played, and record both
-            (docs/bounds.md). Costs a planner as much as the episode; policies that learn at every decision
-            predict evaluations (--eval-every).
-        stop_when_gap: Planners: end once J⁺ of the optimistic plan and J⁻ of the greedy one are within this
-            share of each other. Costs two more episodes of planning for each.
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
@@ -397,8 +390,6 @@ def MBPO(
     report_every: int = 500,
     eval_every: int = 0,
     eval_episodes: int = 5,
-    record_bounds: bool = False,
-    stop_when_gap: float | None = None,
     seed: int = 0,
     seeds: int = 1,
     explore: Literal[
@@ -440,7 +431,7 @@ def MBPO(
     value: HorizonValueConfig | HorizonValueSettings = HorizonValueConfig(),
     plan: PlanConfig | PlanSettings = PlanConfig(),
 ) -> Agent:
-    """An ensemble and a policy that learns from it (SAC), also with short plans; or planned with iCEM.
+    """An ensemble and a policy that learns from it (SAC), or plans in it (iCEM).
 
     Args:
         env: A name of `sombrl list envs`, a gymnasium.Env, or a function that makes one.
@@ -476,11 +467,6 @@ def MBPO(
         eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
-        record_bounds: Predict the return of every episode in the model before it is played, and record both
-            (docs/bounds.md). Costs a planner as much as the episode; policies that learn at every decision
-            predict evaluations (--eval-every).
-        stop_when_gap: Planners: end once J⁺ of the optimistic plan and J⁻ of the greedy one are within this
-            share of each other. Costs two more episodes of planning for each.
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
@@ -622,7 +608,6 @@ def MaxInfoSAC(
     report_every: int = 500,
     eval_every: int = 0,
     eval_episodes: int = 5,
-    record_bounds: bool = False,
     seed: int = 0,
     seeds: int = 1,
     explore: Literal[
@@ -679,9 +664,6 @@ def MaxInfoSAC(
         eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
-        record_bounds: Predict the return of every episode in the model before it is played, and record both
-            (docs/bounds.md). Costs a planner as much as the episode; policies that learn at every decision
-            predict evaluations (--eval-every).
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
@@ -735,8 +717,6 @@ def SimFSVGD(
     episodes: int = 10,
     eval_every: int = 0,
     eval_episodes: int = 5,
-    record_bounds: bool = False,
-    stop_when_gap: float | None = None,
     seed: int = 0,
     seeds: int = 1,
     explore: Literal["greedy", "pets", "thompson", "optimistic", "unsupervised", "nepets", "nemean"] = "optimistic",
@@ -806,11 +786,6 @@ def SimFSVGD(
         eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
-        record_bounds: Predict the return of every episode in the model before it is played, and record both
-            (docs/bounds.md). Costs a planner as much as the episode; policies that learn at every decision
-            predict evaluations (--eval-every).
-        stop_when_gap: Planners: end once J⁺ of the optimistic plan and J⁻ of the greedy one are within this
-            share of each other. Costs two more episodes of planning for each.
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
@@ -867,7 +842,6 @@ def Dreamer(
     report_every: int = 500,
     eval_every: int = 0,
     eval_episodes: int = 5,
-    record_bounds: bool = False,
     seed: int = 0,
     seeds: int = 1,
     explore: Literal["greedy", "optimistic", "unsupervised"] = "optimistic",
@@ -916,9 +890,6 @@ def Dreamer(
         eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
-        record_bounds: Predict the return of every episode in the model before it is played, and record both
-            (docs/bounds.md). Costs a planner as much as the episode; policies that learn at every decision
-            predict evaluations (--eval-every).
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: The task alone (DreamerV3); the task and the bonus; or the bonus alone (Plan2Explore).

@@ -11,8 +11,10 @@ from sombrl.envs.maker import EnvMaker
 from sombrl.errors import SombrlError
 from sombrl.exploration.weight import TheoryConfig
 from sombrl.settings import Setting
+from sombrl.storage.datasets import place_of
 from sombrl.training.base import Trainer
 from sombrl.training.episodic import EpisodicTrainer
+from sombrl.training.offline import OfflineEpisodicTrainer, OfflineOnlineTrainer
 from sombrl.training.online import OnlineTrainer
 from sombrl.training.parts import Parts as Parts
 
@@ -49,8 +51,22 @@ class Algorithm:
         envs = maker.make(run.seed_list, endless=run.endless, workers=run.env_workers)
         setting = run.make_setting(envs.spec.episode_length)
         parts = self.build(config, envs, setting)
+        begins = getattr(config, "start_from", None)
         if run.random_episodes is not None:
             parts = dataclasses.replace(parts, random_episodes=run.random_episodes)
+        elif begins is not None:
+            parts = dataclasses.replace(parts, random_episodes=0)  # the model has something to start from
+        config, run = resolved(config, run)
+        if run.offline is not None:
+            if begins is not None:
+                raise SombrlError("--offline learns from data alone: leave out --start-from.")
+            offline = OfflineOnlineTrainer if parts.online else OfflineEpisodicTrainer
+            return offline(config, run, maker, envs, setting, parts)
+        if config.explore.schedule == "calibrated":
+            raise SombrlError(
+                "--schedule calibrated needs data that are held out: add --offline, or use --schedule constant."
+            )
+        parts = dataclasses.replace(parts, exploration=dataclasses.replace(parts.exploration, calibrated=False))
         kind = OnlineTrainer if parts.online else EpisodicTrainer
         return kind(config, run, maker, envs, setting, parts)
 
@@ -67,6 +83,20 @@ class Algorithm:
                 raise SombrlError(f"--{name.replace('_', '-')} {why}")
 
 
+def resolved(config: Any, run: RunConfig) -> tuple[Any, RunConfig]:
+    """The configurations with paths that hold from every folder."""
+    if run.offline is not None:
+        run = dataclasses.replace(run, offline=str(place_of(run.offline)))
+    if getattr(config, "start_from", None) is not None:
+        config = dataclasses.replace(config, start_from=str(place_of(config.start_from)))
+    return config, run
+
+
+NO_OFFLINE = {
+    name: "is for algorithms with a model that says how unsure it is: use sombrl train mbpo, gp-icem or sim-fsvgd."
+    for name in ("offline", "offline_seed", "offline_order", "held_out")
+} | {"schedule=calibrated": "needs --offline, which is for mbpo, gp-icem and sim-fsvgd."}
+"""What an algorithm lacks that learns from its own decisions alone."""
 EPISODIC = {
     "decisions": "is for algorithms that learn at every decision: give --episodes, not --decisions.",
     "report_every": "is for algorithms that learn at every decision: there is a report after every episode here.",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sombrl.algorithms.base import Algorithm, Preset
+from sombrl.algorithms.base import NO_OFFLINE, Algorithm, Preset
 from sombrl.config.run import RunConfig
 from sombrl.dreamer.config import DreamerConfig
 from sombrl.envs.maker import EnvMaker
@@ -35,6 +35,7 @@ DREAMER = Algorithm(
         **dict.fromkeys(("discount", "growing_horizon", "horizon_floor"), OWN_DISCOUNT),
         "stop_when_gap": "compares two plans, and dreamer learns a policy: leave it out.",
         "random_episodes": "is not for dreamer, which fills its replay before it learns: leave it out.",
+        **{name: why for name, why in NO_OFFLINE.items() if "=" not in name},
         **dict.fromkeys(("update_every", "update_rule", "update_threshold", "update_minimum"), NEVER_RESET),
     },
     presets={"authors": AUTHORS},

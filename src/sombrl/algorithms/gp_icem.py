@@ -50,6 +50,9 @@ class GPICEMConfig(Configuration):
     """The planner. cem is icem without its improvements."""
     horizon_value: Annotated[Literal["fitted", "none"], Before("none")] = "fitted"
     """What a plan is worth beyond its horizon: a value that is fitted inside the model (--value.*), or nothing."""
+    start_from: str | None = None
+    """Begin with what another run of this algorithm has learned, and with its data; or with data alone, of a run of
+    another algorithm, a Minari dataset or an .npz. The environment must be the same (docs/offline.md)."""
     gp: GPConfig = dataclasses.field(default_factory=GPConfig)
     icem: ICEMConfig = dataclasses.field(default_factory=_icem)
     mppi: MPPIConfig = dataclasses.field(default_factory=MPPIConfig)

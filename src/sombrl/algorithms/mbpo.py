@@ -76,6 +76,9 @@ class MBPOConfig(Configuration):
     nothing."""
     capacity: Annotated[int, Ge(1)] = 1_000_000
     """Transitions kept per seed; the oldest are overwritten."""
+    start_from: str | None = None
+    """Begin with what another run of this algorithm has learned, and with its data; or with data alone, of a run of
+    another algorithm, a Minari dataset or an .npz. The environment must be the same (docs/offline.md)."""
     ensemble: EnsembleConfig = dataclasses.field(
         default_factory=lambda: dataclasses.replace(PAPER_ENSEMBLE, steps_per_fit=None)
     )
@@ -89,7 +92,7 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     """The parts for one environment and setting."""
     spec, planning = envs.spec, config.controller == "icem"
     require_vectors(spec, "mbpo")
-    if planning and config.explore.schedule == "auto":
+    if planning and config.explore.tuned:
         raise SombrlError("--schedule auto tunes λ against a policy, and a planner has none: use --schedule constant.")
     if not planning and config.explore.bonus_weight_units == "range":
         raise SombrlError(
@@ -119,7 +122,9 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
 
 
 def tuned(sac: SACConfig, explore: ExploreConfig) -> SACConfig:
-    """λ tunes itself only where the schedule says so."""
+    """λ tunes itself only where the schedule says so; that of a penalty is in units of reward."""
+    if explore.explore == "pessimistic":
+        return dataclasses.replace(sac, bonus_weight_lr=0.0, bonus_scale="none")
     return sac if explore.schedule == "auto" else dataclasses.replace(sac, bonus_weight_lr=0.0)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import tyro
 from annotated_types import Ge
 
-from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts
+from sombrl.algorithms.base import NO_INFORMATION, NO_OFFLINE, Algorithm, Parts
 from sombrl.algorithms.mbpo import tuned
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import kinds_of
@@ -96,7 +96,7 @@ NO_BONUS = "does nothing in sac, which explores by its entropy alone: leave it o
 NOT_IMAGINED = {
     f"sac.{name}": "is about data that a model imagines, and model-free algorithms have none: leave it out, or use "
     "sombrl train mbpo."
-    for name in ("imagined_action", "imagined_weight", "rollout_length", "mix", "real_every")
+    for name in ("imagined_action", "imagined_weight", "rollout_length", "rollout_stop", "mix", "real_every")
 }
 """What an algorithm lacks that learns from real data alone."""
 
@@ -119,6 +119,7 @@ SAC_ALGORITHM = Algorithm(
         **NOT_IMAGINED,
         **NO_PLAN,
         "record_bounds": "is about what a model expects, and sac has none: leave it out, or use sombrl train mbpo.",
+        **{name: why for name, why in NO_OFFLINE.items() if "=" not in name},
     },
     presets={"strong": STRONG_NETWORKS},
 )
@@ -131,6 +132,8 @@ MAXINFO_SAC = Algorithm(
         **NO_INFORMATION,
         **NOT_IMAGINED,
         **NO_PLAN,
+        **NO_OFFLINE,
+        "explore=pessimistic": "is for learning from data in a model: use sombrl train mbpo.",
         "bonus_weight_units=range": "is for planners; maxinfo-sac divides the bonus by its own spread instead: leave "
         "it out.",
     },

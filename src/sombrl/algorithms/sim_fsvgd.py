@@ -58,6 +58,9 @@ class SimFSVGDConfig(Configuration):
     """Coordinates of the car's model: as published; or relative to the car, which drives alike wherever it stands."""
     capacity: Annotated[int, Ge(1)] = 10_000
     """Transitions kept per seed; the oldest are overwritten."""
+    start_from: str | None = None
+    """Begin with what another run of this algorithm has learned, and with its data; or with data alone, of a run of
+    another algorithm, a Minari dataset or an .npz. The environment must be the same (docs/offline.md)."""
     model: ParticleConfig = dataclasses.field(default_factory=ParticleConfig)
     system: GreyBoxConfig = dataclasses.field(default_factory=GreyBoxConfig)
     search: PolicySearchConfig = dataclasses.field(default_factory=PolicySearchConfig)

@@ -25,10 +25,11 @@ PARTS = {
     "search": "policy",
 }
 """Configurations inside an algorithm's; the others are of the model."""
-OWN = {"controller": "planner", "horizon_value": "planner", "preset": "run"}
+OWN = {"controller": "planner", "horizon_value": "planner", "preset": "run", "start_from": "run"}
 """Fields of the algorithm itself; the others are of the model."""
 FIRST = (
     *("env", "env_kwargs", "episode_length", "episodes", "decisions", "seeds", "jobs", "eval_every", "out", "preset"),
+    "offline",
     *("explore", "bonus_weight", "schedule", "setting", "controller", "prior", "size", "ratio", "wandb"),
 )
 """What most people change."""
@@ -70,7 +71,8 @@ def _lines(algorithm: str, field: Field, width: int, everything: bool) -> Iterat
         text = f"{'|'.join(choices)}. {text}"
     default = _default(algorithm, field)
     text = f"{text.rstrip('.')} (default {default})." if default is not None else f"{text.rstrip('.')}."
-    wrapped = textwrap.wrap(text, width - COLUMN, break_on_hyphens=False)
+    lines = textwrap.wrap(text.replace("|", "| "), width - COLUMN, break_on_hyphens=False)  # choices are broken at bars
+    wrapped = [line.replace("| ", "|") for line in lines]
     if len(shown) + 3 > COLUMN:
         yield f"  {shown}"
         shown = ""

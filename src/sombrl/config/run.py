@@ -50,6 +50,16 @@ class RunConfig(Configuration):
     """Non-episodic: the C of that rule, in normalised units."""
     update_minimum: Annotated[int, Ge(1)] = 1
     """Non-episodic: at least so many decisions between updates (sombrl.theory.lyapunov_minimum)."""
+    offline: str | None = None
+    """Learn from these data alone; no environment is stepped. A run's folder, a Minari dataset, or an .npz with obs,
+    action, reward, next_obs, terminated and truncated (docs/offline.md)."""
+    offline_seed: Annotated[int, Ge(0), Advice("leave it out for all seeds")] | None = None
+    """Offline, of a run: the data of this seed; default: of all, one after the other."""
+    offline_order: Literal["all", "recorded"] = "all"
+    """Offline: learn from all data from the first update on; or hand them out one by one, so that every update sees
+    what it would have seen when they were recorded."""
+    held_out: Annotated[float, Interval(ge=0, lt=1), Advice("it is a share of the episodes")] = 0.1
+    """Offline: share of the episodes that nothing is learned from. They say how wrong the model is, and calibrate λ."""
     random_episodes: Annotated[int, Ge(0), Advice("leave it out for its default"), Before(0)] | None = None
     """First episodes of random actions, so that the model has something to start from; non-episodic: updates. Default:
     1 for gp-icem, else 0."""
@@ -60,7 +70,7 @@ class RunConfig(Configuration):
     report_every: Annotated[int, Ge(1), Advice("it is in decisions, 500 if left out")] = 500
     """Decisions between two reports (and checkpoints)."""
     eval_every: Annotated[int, Ge(0), Advice("0 never evaluates")] = 0
-    """Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates afterwards."""
+    """Decisions between evaluations; 0: none. They are without exploring; `sombrl eval` evaluates afterwards."""
     eval_episodes: Annotated[int, Ge(1)] = 5
     """Episodes per evaluation."""
     record_bounds: bool = False
@@ -83,9 +93,16 @@ class RunConfig(Configuration):
             )
         if self.downstream and self.setting != "unsupervised":
             raise SombrlError("--downstream tasks come after exploring without one: use --setting unsupervised.")
-        if self.endless and (self.record_bounds or self.stop_when_gap is not None):
-            flag = "--record-bounds" if self.record_bounds else "--stop-when-gap"
+        of_bounds = self.record_bounds or self.stop_when_gap is not None
+        flag = "--record-bounds" if self.record_bounds else "--stop-when-gap"
+        if self.endless and of_bounds:
             raise SombrlError(f"{flag} is about whole episodes, and --setting non-episodic has none: leave it out.")
+        if self.offline is None and (self.offline_seed is not None or self.offline_order != "all"):
+            raise SombrlError("--offline-seed and --offline-order are about the data of --offline: name those too.")
+        if self.offline is not None and self.setting in ("non-episodic", "unsupervised"):
+            raise SombrlError(f"--offline learns a task from episodes: leave out --setting {self.setting}.")
+        if self.offline is not None and of_bounds:
+            raise SombrlError(f"{flag} is about episodes that are played, and --offline plays none: leave it out.")
         self.make_setting(episode_length=1)  # refuses an --update-minimum beyond --update-every
 
     @property

@@ -57,6 +57,10 @@ class AbstractController(eqx.Module):
         """Forget some of what was learned, so that learning does not get stuck. By default it does nothing."""
         return state
 
+    def take_over(self, state: Any, fresh: Any) -> Any:
+        """What another run has learned, for another strategy; what was that strategy's own is as in `fresh`."""
+        return state
+
     @abc.abstractmethod
     def act(
         self, state: Any, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]

@@ -146,6 +146,10 @@ class PlannedPolicy(AbstractController):
         """As without plans."""
         return self.sac.renew(state, mdp, key=key)
 
+    def take_over(self, state: SACState, fresh: SACState) -> SACState:
+        """As without plans."""
+        return self.sac.take_over(state, fresh)
+
     def act(
         self, state: SACState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
     ) -> tuple[Float[Array, " plan"], SACState]:

@@ -440,6 +440,15 @@ class SAC(AbstractController):
         reset: SACState = eqx.tree_at(where, state, (actor, target_actor, memory))
         return reset
 
+    def take_over(self, state: SACState, fresh: SACState) -> SACState:
+        """The networks; the scale of the bonus and the tuning of λ begin anew."""
+
+        def of_strategy(s: SACState) -> tuple[Any, ...]:
+            return s.statistics, s.log_bonus_factor, s.factor_memory
+
+        taken: SACState = eqx.tree_at(of_strategy, state, of_strategy(fresh))
+        return taken
+
     def _actor(self, mdp: ImaginedMDP, key: Key[Array, ""]) -> Body:
         """Two heads: the mean and the log-std."""
         config, heads = self.config, (mdp.action_dim, mdp.action_dim)

@@ -64,8 +64,17 @@ def imagine(config: SACConfig, policy: Policy, mdp: ImaginedMDP, real: Transitio
         real = _batches(real, real.reward.shape[0] // config.batch_size)
         real = jax.tree.map(lambda leaf: leaf[:, real_rows(config) :].reshape(-1, *leaf.shape[2:]), real)
     total = real.reward.shape[0]
+    if config.imagined == "branched" and config.rollout_stop is not None:
+        start = real.obs[: -(-total // config.rollout_length)]
+        most = jnp.quantile(_sigma(mdp, real.obs, real.action), config.rollout_stop)
+        rows, sure = _branched(config, policy, mdp, start, total, key, most)
+        assert sure is not None, "with a limit every row has an answer"
+        weight = sure.astype(jnp.float32)
+        if config.imagined_weight == "certainty":
+            weight = weight / (1.0 + _sigma(mdp, rows.obs, rows.action))
+        return Imagined(rows, weight)
     if config.imagined == "branched":
-        rows = _branched(config, policy, mdp, real.obs[: -(-total // config.rollout_length)], total, key)
+        rows, _ = _branched(config, policy, mdp, real.obs[: -(-total // config.rollout_length)], total, key)
     elif config.imagined_action == "policy":
         noise = jr.normal(role_key(key, "imagined_action"), (total, mdp.action_dim), jnp.float32)
         action, _ = sample_actions(policy, real.obs, noise)
@@ -77,8 +86,14 @@ def imagine(config: SACConfig, policy: Policy, mdp: ImaginedMDP, real: Transitio
         rows = eqx.tree_at(lambda rows: rows.next_obs, real, next_obs)
     if config.imagined_weight == "equal":
         return Imagined(rows, None)
-    sigma = jax.vmap(lambda obs, action: EpistemicMean()(mdp.dynamics.predict(obs, action)))(rows.obs, rows.action)
-    return Imagined(rows, 1.0 / (1.0 + sigma))
+    return Imagined(rows, 1.0 / (1.0 + _sigma(mdp, rows.obs, rows.action)))
+
+
+def _sigma(
+    mdp: ImaginedMDP, obs: Float[Array, "batch obs"], action: Float[Array, "batch plan"]
+) -> Float[Array, " batch"]:
+    """The mean σ of the next state and the reward, in normalised units."""
+    return jax.vmap(lambda obs, action: EpistemicMean()(mdp.dynamics.predict(obs, action)))(obs, action)
 
 
 def real_rows(config: SACConfig) -> int:
@@ -93,19 +108,27 @@ def _branched(
     start: Float[Array, "start obs"],
     total: int,
     key: Key[Array, ""],
-) -> Transition:
-    """Rollouts of the policy from stored states (Janner et al. 2019), shuffled so that a batch holds all depths."""
+    most: Float[Array, ""] | None = None,
+) -> tuple[Transition, Bool[Array, " total"] | None]:
+    """Rollouts of the policy from stored states (Janner et al. 2019), shuffled so that a batch holds all depths.
 
-    def forward(obs: Array, forward_key: Key[Array, ""]) -> tuple[Array, Transition]:
+    And, with `most`, which rows the model is sure enough of: σ is at most that; a rollout ends where it is not.
+    """
+
+    def forward(obs: Array, forward_key: Key[Array, ""]) -> tuple[Array, tuple[Transition, Array | None]]:
         noise_key, step_key = jr.split(forward_key)
         action, _ = sample_actions(policy, obs, jr.normal(noise_key, (obs.shape[0], mdp.action_dim), obs.dtype))
         next_obs, reward, ended = step_all(mdp, obs, action, step_key)
         rows = Transition(obs, action, reward, next_obs, ended, jnp.zeros_like(ended))
-        return jnp.where(ended[:, None], start, next_obs), rows  # what has ended restarts: no row is wasted
+        sure = None if most is None else _sigma(mdp, obs, action) <= most
+        over = ended if sure is None else ended | ~sure
+        return jnp.where(over[:, None], start, next_obs), (rows, sure)  # what is over restarts: no row is wasted
 
-    _, rows = jax.lax.scan(forward, start, jr.split(role_key(key, "rollout"), config.rollout_length))
+    _, steps = jax.lax.scan(forward, start, jr.split(role_key(key, "rollout"), config.rollout_length))
     order = jr.permutation(role_key(key, "shuffle"), config.rollout_length * start.shape[0])[:total]
-    shuffled: Transition = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[order], rows)
+    shuffled: tuple[Transition, Array | None] = jax.tree.map(
+        lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[order], steps
+    )
     return shuffled
 
 

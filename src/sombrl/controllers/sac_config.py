@@ -49,6 +49,9 @@ class SACConfig(Configuration, prefix="sac"):
     state and the reward in normalised units (after WIMLE)."""
     rollout_length: Annotated[int, Ge(1)] = 5
     """Branched: steps from a stored state on. The rollouts of one improvement are not kept for the next."""
+    rollout_stop: Annotated[float, Interval(gt=0, le=1)] | None = None
+    """Branched: a rollout ends, and its last step counts for nothing, where σ exceeds this quantile of that of stored
+    transitions (the mean σ of the next state and the reward); None: it goes on however unsure the model is."""
     mix: Literal["separate", "concatenated", "half"] = "separate"
     """Real data get critic steps of their own; or every batch has as many imagined transitions besides; or its second
     half is replaced by imagined ones (real_every is for the first alone)."""
@@ -122,6 +125,8 @@ class SACConfig(Configuration, prefix="sac"):
         ):
             if name in RESIDUAL and len(set(widths)) > 1:
                 raise SombrlError(f"--sac.{flag} {name} needs equal widths in --sac.{where}, not {widths}: use plain.")
+        if self.rollout_stop is not None and self.imagined != "branched":
+            raise SombrlError("--sac.rollout-stop ends rollouts of several steps: add --sac.imagined branched.")
         if self.mix == "half" and self.batch_size < 2:
             raise SombrlError("--sac.mix half needs two rows in a batch: raise --sac.batch-size.")
 

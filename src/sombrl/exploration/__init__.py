@@ -1,9 +1,18 @@
 """Exploration strategies: propagation × bonus × λₙ."""
 
 from sombrl.exploration.base import AbstractBonus, AbstractPropagation, Exploration, ImaginedMDP
-from sombrl.exploration.bonus import EpistemicNorm, InformationGain, NoBonus
+from sombrl.exploration.bonus import EpistemicNorm, InformationGain, NoBonus, Penalty
 from sombrl.exploration.propagation import DrawnOnce, Hallucinated, Mean, NoisyMean, Resampled
-from sombrl.exploration.strategies import STRATEGIES, greedy, hucrl, optimistic, pets, thompson, unsupervised
+from sombrl.exploration.strategies import (
+    STRATEGIES,
+    greedy,
+    hucrl,
+    optimistic,
+    pessimistic,
+    pets,
+    thompson,
+    unsupervised,
+)
 from sombrl.exploration.weight import (
     AbstractWeight,
     Constant,
@@ -31,12 +40,14 @@ __all__ = [
     "Mean",
     "NoBonus",
     "NoisyMean",
+    "Penalty",
     "Resampled",
     "Theoretical",
     "TheoryConfig",
     "greedy",
     "hucrl",
     "optimistic",
+    "pessimistic",
     "pets",
     "theoretical",
     "thompson",

@@ -82,6 +82,7 @@ class Exploration(eqx.Module):
     bonus_weight: AbstractWeight
     task_weight: float = eqx.field(default=1.0, static=True)
     relative: bool = eqx.field(default=False, static=True)  # λ is in units of `reward_scale`
+    calibrated: bool = eqx.field(default=False, static=True)  # λ is that of `calibrated_weight`, from held-out data
 
     def imagine(
         self,
@@ -98,7 +99,9 @@ class Exploration(eqx.Module):
     ) -> ImaginedMDP:
         """The problem a controller solves in iteration n; the setting's `task_weight` is 0 when it is unsupervised."""
         bonus_weight = self.bonus_weight(iteration, dynamics)
-        if self.relative and reward_scale is not None:
+        if self.calibrated and reward_scale is not None:
+            bonus_weight = reward_scale
+        elif self.relative and reward_scale is not None:
             bonus_weight = bonus_weight * reward_scale
         return ImaginedMDP(
             dynamics=self.propagation.prepare(dynamics, key=key),

@@ -1,4 +1,4 @@
-"""The bonus for uncertainty: none, ‖σₙ‖, or the information gained."""
+"""The bonus for uncertainty: none, ‖σₙ‖, or the information gained; or a penalty, the same with the sign turned."""
 
 from typing import Literal
 
@@ -32,6 +32,16 @@ class EpistemicNorm(AbstractBonus):
     def __call__(self, prediction: Prediction) -> Float[Array, ""]:
         """‖σₙ‖₂."""
         return safe_sqrt(jnp.sum(_sigma(prediction, self.units) ** 2))
+
+
+class Penalty(AbstractBonus):
+    """Another bonus with the sign turned: what is unsure costs (MOPO's r - λσ)."""
+
+    bonus: AbstractBonus
+
+    def __call__(self, prediction: Prediction) -> Float[Array, ""]:
+        """-I."""
+        return -self.bonus(prediction)
 
 
 class EpistemicMean(AbstractBonus):

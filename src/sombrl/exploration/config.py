@@ -17,6 +17,7 @@ from sombrl.exploration.strategies import (
     greedy,
     hucrl,
     optimistic,
+    pessimistic,
     pets,
     thompson,
     unsupervised,
@@ -35,15 +36,17 @@ class ExploreConfig(Configuration):
     )
     """See `sombrl list explorations`."""
     bonus_weight: Annotated[float, Ge(0)] = 10.0
-    """λ of the optimistic strategy, per decision and unit of ‖σ‖. The paper's GP experiments have 10. Where a policy
-    learns at every decision the bonus is divided by its spread, and λ is in units of value."""
+    """λ, per decision and unit of ‖σ‖. The paper's GP experiments have 10. Where a policy learns at every decision the
+    bonus is divided by its spread, and λ is in units of value; the penalty of pessimistic is not."""
     bonus_weight_units: Annotated[Literal["reward", "range"], Before("reward")] = "reward"
     """Units of λ. reward: reward per decision. range (planners): the range of the rewards seen so far, which fits tasks
     of all scales; 100 times as much while nothing was found that pays more than doing nothing. The theoretical λ is in
     reward."""
-    schedule: Literal["constant", "linear", "exponential", "theoretical", "auto"] = "constant"
+    schedule: Literal["constant", "linear", "exponential", "theoretical", "auto", "calibrated"] = "constant"
     """How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or tuned from
-    bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy."""
+    bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy. calibrated (--offline): the
+    smallest λ with which the model's returns on held-out data err by at most λΣσ, nine times in ten; what auto means
+    for pessimistic offline."""
     bonus_weight_end: Annotated[float, Ge(0)] | None = None
     """Linear, exponential: where λ ends."""
     bonus_weight_steps: Annotated[int, Ge(1)] = 10
@@ -80,8 +83,19 @@ class ExploreConfig(Configuration):
 
     @property
     def relative(self) -> bool:
-        """Whether λ is a share of the range of the rewards; the theorems have it in reward."""
-        return self.bonus_weight_units == "range" and self.schedule != "theoretical"
+        """Whether λ is a share of the range of the rewards; the theorems and held-out data have it in reward."""
+        return self.bonus_weight_units == "range" and self.schedule not in ("theoretical", "calibrated")
+
+    @property
+    def tuned(self) -> bool:
+        """Whether λ is learned beside the policy."""
+        return self.schedule == "auto" and self.explore != "pessimistic"
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether held-out data say what λ is."""
+        pays = self.explore in ("optimistic", "pessimistic")
+        return pays and (self.schedule == "calibrated" or (self.schedule == "auto" and not self.tuned))
 
     def build(self, setting: Setting, state_dim: int) -> Exploration:
         """The strategy, for a setting and a number of coordinates (the theoretical λ depends on both)."""
@@ -101,7 +115,10 @@ class ExploreConfig(Configuration):
         match NONEPISODIC_NAMES.get(self.explore, self.explore):
             case "optimistic":
                 strategy = optimistic(self._weight(setting, state_dim), bonus)
-                return self._moved(dataclasses.replace(strategy, relative=self.relative))
+                return self._moved(dataclasses.replace(strategy, relative=self.relative, calibrated=self.calibrated))
+            case "pessimistic":
+                strategy = pessimistic(self._weight(setting, state_dim), bonus)
+                return self._moved(dataclasses.replace(strategy, relative=self.relative, calibrated=self.calibrated))
             case "unsupervised":
                 return self._moved(unsupervised(bonus))
             case "hucrl":

@@ -7,12 +7,13 @@
 | hucrl        | Hallucinated  | –          | state          | Curi et al., 2020                |
 | optimistic   | Mean          | λₙ‖σₙ‖     | 0              | SOMBRL, Sukhija et al., 2025     |
 | unsupervised | Mean          | ‖σₙ‖ alone | 0              | SOMBRL with r = 0; OPAX          |
+| pessimistic  | Mean          | -λₙ‖σₙ‖    | 0              | MOPO, Yu et al., 2020            |
 """
 
 from collections.abc import Callable
 
 from sombrl.exploration.base import AbstractBonus, Exploration
-from sombrl.exploration.bonus import EpistemicNorm, NoBonus
+from sombrl.exploration.bonus import EpistemicNorm, NoBonus, Penalty
 from sombrl.exploration.propagation import DrawnOnce, Hallucinated, Mean, Resampled
 from sombrl.exploration.weight import AbstractWeight, Constant
 
@@ -47,6 +48,11 @@ def unsupervised(bonus: AbstractBonus | None = None) -> Exploration:
     return Exploration(Mean(), bonus or EpistemicNorm(), Constant(1.0), task_weight=0.0)
 
 
+def pessimistic(bonus_weight: AbstractWeight, bonus: AbstractBonus | None = None) -> Exploration:
+    """The lower bound of the return in place of the upper one: the task reward minus λₙ‖σₙ‖, for learning from data."""
+    return Exploration(Mean(), Penalty(bonus or EpistemicNorm()), bonus_weight)
+
+
 STRATEGIES: dict[str, Callable[..., Exploration]] = {
     "greedy": greedy,
     "pets": pets,
@@ -54,11 +60,12 @@ STRATEGIES: dict[str, Callable[..., Exploration]] = {
     "hucrl": hucrl,
     "optimistic": optimistic,
     "unsupervised": unsupervised,
+    "pessimistic": pessimistic,
 }
 """What `--explore` accepts, for every algorithm."""
 
 NONEPISODIC_NAMES = {"neorl": "hucrl", "nepets": "pets", "nemean": "greedy"}
 """What strategies are called in papers when nothing is ever reset (NeoRL: Sukhija et al., 2024)."""
 
-OF_STRATEGIES = {"bonus_weight": ("optimistic",), "beta": ("hucrl", "neorl")}
+OF_STRATEGIES = {"bonus_weight": ("optimistic", "pessimistic"), "beta": ("hucrl", "neorl")}
 """Settings that only some strategies look at."""

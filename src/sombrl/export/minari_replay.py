@@ -30,6 +30,7 @@ from sombrl.dreamer.replay import SequenceReplay
 from sombrl.dreamer.trainer import DreamerTrainer
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.layout import Part
+from sombrl.envs.recorded import unit_actions
 from sombrl.envs.trust import NO_WORD, Word
 from sombrl.optional import require
 from sombrl.records import RunFault, SombrlError, Transition
@@ -39,7 +40,6 @@ from sombrl.storage.provenance import versions
 from sombrl.training.parts import PartsTrainer
 
 METADATA = "namespace_metadata.json"
-BEYOND = 1e-4  # of half the range: so far outside its bounds an action may lie, by rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,19 +203,14 @@ def _columns(episode: Any, envs: AbstractEnvs) -> tuple[np.ndarray, ...]:
     given = episode.observations
     columns = [given[name] for name in sorted(given)] if isinstance(given, dict) else [given]
     obs = np.concatenate([np.asarray(column, np.float32).reshape(length + 1, -1) for column in columns], axis=1)
-    action = np.asarray(episode.actions, np.float64).reshape(length, -1)
+    action = np.asarray(episode.actions).reshape(length, -1)
     if obs.shape[1] != spec.obs_dim or action.shape[1] != spec.action_dim:
         raise SombrlError(
             f"the dataset has {obs.shape[1]} numbers in an observation and {action.shape[1]} in an action, and "
             f"{spec.name} {spec.obs_dim} and {spec.action_dim}: give a dataset of that environment."
         )
-    sides = envs.physical(np.stack([-np.ones(spec.action_dim, np.float32), np.ones(spec.action_dim, np.float32)]))
-    low, high = sides.reshape(2, -1).astype(np.float64)
-    unit = 2.0 * (action - low) / (high - low) - 1.0
-    if not np.all(np.abs(unit) <= 1.0 + BEYOND):
-        raise SombrlError(f"the dataset has actions beyond the bounds of {spec.name}: give one of that environment.")
     ends = np.asarray(episode.terminations, bool), np.asarray(episode.truncations, bool)
-    unit = np.clip(unit, -1.0, 1.0).astype(np.float32)
+    unit = unit_actions(action, envs, "the dataset")
     return obs[:-1], unit, np.asarray(episode.rewards, np.float32), obs[1:], *ends
 
 

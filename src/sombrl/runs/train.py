@@ -84,6 +84,7 @@ def resume(
         until = last_iteration(agent, path, agent.iteration, episodes)
         if episodes is None:
             refuse_enough(agent, folder)
+        agent.prepare()
         run_training([Run(agent, folder, True, films=films)], until, checkpoint_every, tensorboard, wandb, locked=True)
         return agent
 
@@ -184,6 +185,9 @@ def run_training(
         signals = stack.enter_context(Signals(trainers.exact_rewind))
         sinks = [stack.enter_context(_open_sinks(run, tensorboard, wandb)) for run in runs]
         why: str | None = None
+        for run in runs:
+            if run.agent.trainer.origin is not None and run.saved is None:
+                run.save()  # with the data in it: from now on they are not needed to go on
         try:
             with Progress(until, label, sum(len(agent.seeds) for agent in agents)) as shown:
 

@@ -121,6 +121,7 @@ def load_latest(
 
     `like` may be `Later`, which makes the tree once metadata and the headers of arrays are known to be good: accepted,
     no larger than their file, and of the shapes of `outline`, a tree for which nothing is allocated, if there is one.
+    That may be `Later` too: metadata can decide shapes.
     """
     candidates = [(path,) for path in available(folder)]
     return _load_latest(candidates, Later.of(like), functools.partial(_none_valid, folder), accept, outline)
@@ -217,8 +218,8 @@ def _load(
         except BadArrays as error:
             raise Damaged(path, f"{ARRAYS}: {error}") from None
     structured = [[e for e in m["arrays"] if not e["path"].startswith(_FREE)] for m in manifests]
-    if outline is not None:
-        _fitting(paths, structured, outline, shapes_alone=True)
+    if (shapes := Later.of(outline).make()) is not None:
+        _fitting(paths, structured, shapes, shapes_alone=True)
     like = later.make()
     entries, wanted = _fitting(paths, structured, like)
     leaves, treedef = jax.tree_util.tree_flatten(like)

@@ -275,6 +275,12 @@ class RunFolder:
         return content
 
 
+def is_run(path: str | Path) -> bool:
+    """Whether there is a run, and not another file or folder."""
+    folder = Path(path).expanduser()
+    return (folder / "manifest.json").is_file() and (folder / "config.json").is_file()
+
+
 def is_text(content: Any) -> bool:
     """Whether all that a JSON file holds can be written again: half a character, as "\\ud800", cannot."""
     try:

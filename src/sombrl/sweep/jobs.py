@@ -62,7 +62,10 @@ def train(
     check_every(checkpoint_every)
     with gpu_left_free():  # before the folder: bad settings leave nothing behind
         agent = Agent(algorithm, config, dataclasses.replace(run_config, env_workers=0))
-        until, opening = agent.planned_iterations, agent.trainer.opening()
+        until = agent.planned_iterations
+        if run_config.offline is not None:
+            agent.prepare()
+        opening = agent.trainer.opening()
         agent.envs.close()
     settings = agent.to_json() | {"run": to_json(run_config)}
     folder = RunFolder.create(out, settings, command or sys.argv, list(split(run_config, number)))

@@ -24,6 +24,7 @@ from sombrl.errors import SombrlError
 from sombrl.records import AbstractTask, Transition
 from sombrl.settings import Setting
 from sombrl.training.imagined import ImaginedEnvs, foretell
+from sombrl.training.origin import Origin
 from sombrl.training.play import OnStep, play
 
 S = TypeVar("S")
@@ -124,6 +125,8 @@ class Trainer(abc.ABC, Generic[S]):
     """What a run of this algorithm is measured in."""
     learns_policy: bool
     """Whether it acts by a policy that it learned, instead of planning."""
+    origin: Origin | None = None
+    """Where the transitions are from that it began with, if it did."""
 
     def __init__(self, config: Any, run: RunConfig, maker: EnvMaker, envs: AbstractEnvs, setting: Setting):
         self.config, self.run, self.maker, self.envs, self.setting = config, run, maker, envs, setting
@@ -337,7 +340,13 @@ class Trainer(abc.ABC, Generic[S]):
     def snapshot(self) -> Snapshot:
         """The end of the last iteration."""
         self.rewind()
-        return Snapshot(self.state, {"iteration": self.iteration}, self._now.simulators)
+        meta = {"iteration": self.iteration} | ({} if self.origin is None else {"origin": self.origin.to_json()})
+        return Snapshot(self.state, meta, self._now.simulators)
+
+    def expect(self, meta: dict[str, Any]) -> None:
+        """Know from a checkpoint's metadata what decides its shapes, before anything is made for it."""
+        if (origin := meta.get("origin")) is not None:
+            self.origin = Origin.from_json(origin)
 
     def outline(self) -> Any:
         """A tree with the shapes of `state`, for which nothing is allocated; None where a part cannot be traced."""

@@ -21,6 +21,7 @@ from sombrl.records import AbstractTask, RunFault
 from sombrl.replay import Replay
 from sombrl.seeds import over_seeds, role_keys
 from sombrl.settings import Setting
+from sombrl.training.calibration import calibrated_weight
 from sombrl.training.diagnostics import diagnose
 
 ROLES = ("init", "fit", "imagine", "improve", "act", "start", "renew_learner", "renew_controller")
@@ -55,7 +56,7 @@ class Compiled:
     renew_learner: Program
     renew_controller: Program
     act: Program
-    scale: Callable[[Any, Replay], Array | None]  # of the rewards; None where λ does not depend on it
+    scale: Callable[[Any, Replay], Array | None]  # of the rewards, or λ itself; None where λ does not depend on data
     gather: Program
     add: Program
     diagnose: Program
@@ -99,9 +100,12 @@ class Compiled:
         def scale(learner_state: Any, replay: Replay) -> Array:
             given = task or learner.task(learner_state) or envs.task
             assert given is not None, "a learner without a task needs an environment with one"
+            if exploration.calibrated:
+                return calibrated_weight(learner.dynamics(learner_state), given, exploration.bonus, replay)
             return reward_scale(learner.dynamics(learner_state), given, replay, envs.spec.action_dim)
 
         double = learner.double_precision
+        from_data = exploration.relative or exploration.calibrated
         return Compiled(
             init=over_seeds(lambda key: learner.init(key=key), double_precision=double),
             fit=over_seeds(lambda state, replay, key: learner.fit(state, replay, key=key), double_precision=double),
@@ -112,7 +116,7 @@ class Compiled:
             renew_learner=over_seeds(lambda state, key: learner.renew(state, key=key), double_precision=double),
             renew_controller=over_seeds(lambda state, mdp, key: controller.renew(state, mdp, key=key)),
             act=act_and_keep,
-            scale=over_seeds(scale) if exploration.relative else lambda learner_state, replay: None,
+            scale=over_seeds(scale) if from_data else lambda learner_state, replay: None,
             gather=over_seeds(gather),
             add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
             diagnose=over_seeds(lambda state, mdp, rows, valid: diagnose(learner.dynamics(state), mdp, rows, valid)),

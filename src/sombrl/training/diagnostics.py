@@ -29,6 +29,7 @@ def diagnose(
     sigma = jax.vmap(EpistemicNorm())(predictions)
     bonus = mdp.bonus_weight * jax.vmap(mdp.bonus)(predictions)
     total_bonus, total_reward = jnp.sum(weight * bonus), jnp.sum(weight * jnp.abs(mdp.task_weight * rows.reward))
+    total_bonus = jnp.abs(total_bonus)  # of a penalty too
     share = total_bonus / jnp.maximum(total_bonus + total_reward, 1e-12)
 
     error = (rows.next_obs - predictions.mean) / predictions.scale

@@ -97,8 +97,12 @@ def iterate(
     n: int,
     state: LoopState,
     on_decision: OnDecision = ignore,
+    given: np.ndarray | int = 0,
 ) -> ChunkReport:
-    """Iteration n: learn from all data, then act for one chunk and add what was seen."""
+    """Iteration n: learn from all data, then act for one chunk and add what was seen.
+
+    `given` transitions of the replay were there before the first iteration.
+    """
     clock = Clock()
     if n == 0 and parts.start_point:
         state = dataclasses.replace(state, replay=start_replay(envs, compiled, state.replay))
@@ -121,13 +125,13 @@ def iterate(
     )
     metrics = {name: np.asarray(value) for name, value in (new.metrics | visited).items()}
     refuse_nan(metrics, seeds, n)
-    lengths = chunk.valid.sum(axis=1)
+    lengths, decisions = chunk.valid.sum(axis=1), np.asarray(replay.added) - given
     return ChunkReport(
         iteration=n,
         returns=chunk.returns,
-        decisions=np.asarray(replay.added),
+        decisions=decisions,
         taken=lengths,
-        columns={"rollout/ep_len_mean": lengths} | setting_columns(envs, setting, after, chunk),
+        columns={"rollout/ep_len_mean": lengths} | setting_columns(envs, setting, after, chunk, decisions),
         metrics=metrics,
         seconds=clock.seconds(),
         state=after,
@@ -233,9 +237,10 @@ def collect(
     return Chunk(rows, valid, reward.sum(axis=1), last_obs.copy()), controller_state
 
 
-def setting_columns(envs: AbstractEnvs, setting: Setting, state: LoopState, chunk: Chunk) -> dict[str, np.ndarray]:
-    """The average reward since the start, and what is reported in some settings only."""
-    decisions = np.asarray(state.replay.added)
+def setting_columns(
+    envs: AbstractEnvs, setting: Setting, state: LoopState, chunk: Chunk, decisions: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The average reward since the start, `decisions` ago, and what is reported in some settings only."""
     columns = {"rollout/average_reward": state.total_reward / np.maximum(decisions, 1)}
     optimal = envs.spec.optimal_average
     if setting.discount < 1:
@@ -263,7 +268,9 @@ class EpisodicTrainer(PartsTrainer):
     def propose(self, on_decision: OnDecision) -> Proposal[LoopState]:
         """One iteration of Algorithm 1."""
         n, compiled = self.iteration, self.compiled("explore")
-        report = iterate(self.envs, compiled, self.parts, self.setting, self.seeds, n, self.state, on_decision)
+        report = iterate(
+            self.envs, compiled, self.parts, self.setting, self.seeds, n, self.state, on_decision, self.given
+        )
         if self.run.record_bounds or self.run.stop_when_gap is not None:
             clock = Clock()
             with clock("bounds"):

@@ -72,6 +72,7 @@ class Lockstep:
             [seed for trainer in trainers for seed in trainer.seeds],
             *(first.iteration, _joined([trainer.state for trainer in trainers]), first.window, first.background),
             on_decision,
+            np.concatenate([trainer.given for trainer in trainers]),
         )
         ends = np.cumsum([0, *(len(trainer.seeds) for trainer in trainers)]).tolist()
         reports = [_part(joined, slice(start, end)) for start, end in itertools.pairwise(ends)]

@@ -173,44 +173,26 @@ def window(
     length: int,
     background: Background,
     on_decision: OnDecision = ignore,
+    given: np.ndarray | int = 0,
 ) -> ChunkReport:
-    """Iteration n: `length` decisions, with learning at each. `explorations` has a leading seed axis (`spread`)."""
-    learner, controller = parts.learner, parts.controller
+    """Iteration n: `length` decisions, with learning at each. `explorations` has a leading seed axis (`spread`).
+
+    `given` transitions of the replay were there before the first decision.
+    """
     clock, everyone = Clock("collect"), np.ones(len(seeds), bool)
     if n == 0:
         state = eqx.tree_at(lambda s: s.obs, state, envs.reset(0))
-    shards = shards_of(len(seeds))
-    who = [(take(explorations, shard), take(jnp.asarray(list(seeds), jnp.uint32), shard)) for shard in shards]
-
-    def learn(decision: int, learned: list[Learned], packets: list[Array]) -> tuple[list[Learned], list[Metrics]]:
-        if decision == 0:  # before the first transition there is nothing to learn from
-            return [dataclasses.replace(shard, now=shard.now + 1) for shard in learned], [{} for _ in learned]
-        results = [
-            programs.learn(shard, *own, packet) for shard, own, packet in zip(learned, who, packets, strict=True)
-        ]
-        learned = [shard for shard, _ in results]
-        if renewal_due(learner.renew_every, decision):
-            learned = [programs.renew_learner(shard, seeds) for shard, (_, seeds) in zip(learned, who, strict=True)]
-        if renewal_due(controller.renew_every, decision):
-            learned = [programs.renew_controller(shard, *own) for shard, own in zip(learned, who, strict=True)]
-        return learned, [metrics for _, metrics in results]
-
+    learning = Learning(programs, parts, explorations, seeds)
     columns = Columns(len(seeds), length, envs)
-    # Copied, because the committed state stays valid, and `learn` gives its memory up.
-    before = jax.tree.map(jnp.copy, (state.learner, state.controller, state.replay))
-    learned = []
-    for shard in shards:
-        learner_state, controller_state, replay = take(before, shard)
-        learned.append(Learned(learner_state, controller_state, replay, jnp.asarray(n * length, jnp.int32)))
-    del before
+    learned = learning.begin(state, n * length)
     obs, episode = state.obs, state.episode.copy()
     episode_return, total = state.episode_return.copy(), state.total_reward.copy()
     metrics: list[Metrics] = []
     for t in range(length):
         packet = columns.packet(t, obs)
-        packets = [jnp.asarray(packet[shard]) for shard in shards]
-        chosen = [programs.act(shard, *own, given) for shard, own, given in zip(learned, who, packets, strict=True)]
-        learning = background(functools.partial(learn, n * length + t, learned, packets))
+        packets = learning.split(packet)
+        chosen = [programs.act(*row) for row in zip(learned, *zip(*learning.who, strict=True), packets, strict=True)]
+        finish = background(functools.partial(learning.learn, n * length + t, learned, packets))
         try:
             actions = np.concatenate([np.asarray(action) for action in chosen])  # waits for `act`, not for `learn`
             if (random := episode < parts.random_episodes).any():
@@ -230,35 +212,90 @@ def window(
                 obs = envs.reset_rows(over, episode) if over.any() else step.obs
             on_decision(t, length)
         finally:  # a window that is abandoned leaves nothing running
-            learned, metrics = learning()
-    packet, chunk = columns.packet(length, obs), columns.chunk(obs)
-    replays, mdps, numbers = [], [], []
-    for shard, own, ours, latest in zip(shards, who, learned, metrics, strict=True):
-        mdp = programs.imagine(ours.learner, ours.now, *own)
-        if "policy/bonus_weight" in latest:  # λ as the policy has tuned it
-            mdp = eqx.tree_at(lambda mdp: mdp.bonus_weight, mdp, latest["policy/bonus_weight"])
-        visited = programs.diagnose(ours.learner, mdp, take(chunk.transitions, shard), jnp.asarray(chunk.valid[shard]))
-        replays.append(programs.store(ours.replay, jnp.asarray(packet[shard])))
-        mdps.append(mdp)
-        numbers.append(jax.tree.map(np.asarray, visited | latest))
-    learner_state, controller_state = concat([(ours.learner, ours.controller) for ours in learned])
+            learned, metrics = finish()
+    chunk = columns.chunk(obs)
     where = (obs.copy(), total, episode, episode_return)
-    after = LoopState(learner_state, controller_state, concat(replays), *where)
-    rows = {name: np.concatenate([shard[name] for shard in numbers]) for name in numbers[0]}
+    after, mdp, rows = learning.end(learned, metrics, columns.packet(length, obs), chunk, where)
     refuse_nan(rows, seeds, n)
+    decisions = np.asarray(after.replay.added) - given
     return ChunkReport(
         iteration=n,
         returns=chunk.returns,
-        decisions=np.asarray(after.replay.added),
+        decisions=decisions,
         taken=chunk.valid.sum(axis=1),
-        columns=setting_columns(envs, setting, after, chunk),
+        columns=setting_columns(envs, setting, after, chunk, decisions),
         metrics=rows,
         seconds=clock.seconds("improve"),
         reward_size=reward_size(chunk),
         state=after,
-        mdp=concat(mdps),
+        mdp=mdp,
         chunk=chunk,
     )
+
+
+class Learning:
+    """What is learned in a window, dispatch by dispatch; whether somebody acts meanwhile is not its business."""
+
+    def __init__(self, programs: Programs, parts: Parts, explorations: Exploration, seeds: Sequence[int]):
+        self._programs, self._learner, self._controller = programs, parts.learner, parts.controller
+        self._shards = shards_of(len(seeds))
+        numbers = jnp.asarray(list(seeds), jnp.uint32)
+        self.who = [(take(explorations, shard), take(numbers, shard)) for shard in self._shards]
+        """The strategies and the seeds of every dispatch."""
+
+    def begin(self, state: LoopState, now: int) -> list[Learned]:
+        """The state of every dispatch, `now` decisions after the start."""
+        # Copied, because the committed state stays valid, and `learn` gives its memory up.
+        before = jax.tree.map(jnp.copy, (state.learner, state.controller, state.replay))
+        learned = []
+        for shard in self._shards:
+            learner_state, controller_state, replay = take(before, shard)
+            learned.append(Learned(learner_state, controller_state, replay, jnp.asarray(now, jnp.int32)))
+        return learned
+
+    def split(self, packet: np.ndarray) -> list[Array]:
+        """A packet (`Columns.packet`) on the device, by dispatch."""
+        return [jnp.asarray(packet[shard]) for shard in self._shards]
+
+    def learn(self, decision: int, learned: list[Learned], packets: list[Array]) -> tuple[list[Learned], list[Metrics]]:
+        """What is learned at a decision."""
+        if decision == 0:  # before the first transition there is nothing to learn from
+            return [dataclasses.replace(shard, now=shard.now + 1) for shard in learned], [{} for _ in learned]
+        programs, who = self._programs, self.who
+        results = [
+            programs.learn(shard, *own, packet) for shard, own, packet in zip(learned, who, packets, strict=True)
+        ]
+        learned = [shard for shard, _ in results]
+        if renewal_due(self._learner.renew_every, decision):
+            learned = [programs.renew_learner(shard, seeds) for shard, (_, seeds) in zip(learned, who, strict=True)]
+        if renewal_due(self._controller.renew_every, decision):
+            learned = [programs.renew_controller(shard, *own) for shard, own in zip(learned, who, strict=True)]
+        return learned, [metrics for _, metrics in results]
+
+    def end(
+        self,
+        learned: list[Learned],
+        metrics: list[Metrics],
+        packet: np.ndarray,
+        chunk: Chunk,
+        where: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    ) -> tuple[LoopState, ImaginedMDP, dict[str, np.ndarray]]:
+        """The state with the last transition stored, what was imagined in, and metrics of that on a chunk of data."""
+        programs = self._programs
+        replays, mdps, numbers = [], [], []
+        for shard, own, ours, latest in zip(self._shards, self.who, learned, metrics, strict=True):
+            mdp = programs.imagine(ours.learner, ours.now, *own)
+            if "policy/bonus_weight" in latest:  # λ as the policy has tuned it
+                mdp = eqx.tree_at(lambda mdp: mdp.bonus_weight, mdp, latest["policy/bonus_weight"])
+            rows, valid = take(chunk.transitions, shard), jnp.asarray(chunk.valid[shard])
+            visited = programs.diagnose(ours.learner, mdp, rows, valid)
+            replays.append(programs.store(ours.replay, jnp.asarray(packet[shard])))
+            mdps.append(mdp)
+            numbers.append(jax.tree.map(np.asarray, visited | latest))
+        learner_state, controller_state = concat([(ours.learner, ours.controller) for ours in learned])
+        after = LoopState(learner_state, controller_state, concat(replays), *where)
+        rows = {name: np.concatenate([shard[name] for shard in numbers]) for name in numbers[0]}
+        return after, concat(mdps), rows
 
 
 class OnlineTrainer(PartsTrainer):
@@ -283,8 +320,9 @@ class OnlineTrainer(PartsTrainer):
 
     @property
     def capacity(self) -> int:
-        """Rows of replay per seed: no more than the run can fill."""
-        return min(self.parts.capacity, self.planned_iterations * self.window)
+        """Rows of replay per seed: no more than the run can fill, and what it began with."""
+        given: int = max(self.given.tolist())
+        return min(self.parts.capacity, given + self.planned_iterations * self.window)
 
     def _grow(self) -> None:
         state = self._now.state
@@ -296,7 +334,7 @@ class OnlineTrainer(PartsTrainer):
         n, explorations = self.iteration, spread([self.parts.exploration], len(self.seeds))
         report = window(
             *(self.envs, self.programs, self.parts, explorations, self.setting, self.seeds, n, self.state),
-            *(self.window, self.background, on_decision),
+            *(self.window, self.background, on_decision, self.given),
         )
         return Proposal(report, self.after(report, self.envs.get_state()))
 
@@ -307,7 +345,7 @@ class OnlineTrainer(PartsTrainer):
     @property
     def trained(self) -> str:
         """In decisions."""
-        decisions = int(np.max(self.state.replay.added))
+        decisions = int(np.max(np.asarray(self.state.replay.added) - self.given))
         return f"{decisions} decision{'s' * (decisions != 1)}"
 
 

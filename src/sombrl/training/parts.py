@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -23,10 +23,20 @@ from sombrl.records import AbstractTask, Transition
 from sombrl.replay import Replay
 from sombrl.seeds import over_seeds, role_keys
 from sombrl.settings import Setting, Unsupervised
+from sombrl.storage.run_folder import is_run
 from sombrl.training.base import EVALUATION_EPISODES, Mode, Policy, Trainer, refuse_model, refuse_plan
 from sombrl.training.bounds import check_evaluated
 from sombrl.training.compiled import ROLES, Compiled, LoopState, Program, initial_state
 from sombrl.training.imagined import ImaginedEnvs, Moved, Starts
+from sombrl.training.origin import (
+    Origin,
+    digest,
+    replay_with,
+    require_same_world,
+    rows_of_file,
+    rows_of_run,
+    take_over,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +68,71 @@ class PartsTrainer(Trainer[LoopState]):
         self._fitted_at: tuple[int, Any] | None = None
         self._policy_at: tuple[Any, ControllerPolicy] | None = None
         self._evaluators: AbstractEnvs | None = None  # worker processes stay from one evaluation to the next
+        self._prepared = False
 
     @property
     def capacity(self) -> int:
         """Rows of replay per seed."""
         return self.parts.capacity
+
+    @property
+    def given(self) -> np.ndarray:
+        """Transitions of the replay, per seed, that were there before the first iteration."""
+        return np.array(self.origin.rows if self.origin else [0] * len(self.seeds))
+
+    def prepare(self, open_run: Callable[[str], Trainer[Any]]) -> None:
+        """Take over what `--start-from` names, before the first iteration."""
+        path = getattr(self.config, "start_from", None)
+        if path is not None and not self._prepared and self.iteration == 0:
+            self._start_from(path, open_run)
+        self._prepared = True
+
+    def _start_from(self, path: str, open_run: Callable[[str], Trainer[Any]]) -> None:
+        """The data of a run or a file; of a run of the same algorithm what it has learned as well."""
+        source: PartsTrainer | None = None
+        if is_run(path):
+            source = self.source(path, open_run)
+            source.envs.close()
+            rows = rows_of_run(source)
+            if len(rows) < len(self.seeds):
+                raise SombrlError(f"{path} has {len(rows)} seeds, too few for --seeds {len(self.seeds)}.")
+            rows = rows[: len(self.seeds)]
+        else:
+            rows = [rows_of_file(path, self, self.parts.capacity)] * len(self.seeds)
+        numbers = tuple(one.number for one in rows)
+        if max(numbers) > self.parts.capacity:
+            raise SombrlError(
+                f"{path} has {max(numbers)} transitions, more than the {self.parts.capacity} there is room for: raise "
+                "--capacity (--gp.capacity)."
+            )
+        self.origin = Origin(path, digest(rows), numbers)
+        self._now = dataclasses.replace(self._now, state=None)  # its replay has another size now
+        state = dataclasses.replace(self.state, replay=replay_with(rows, self.capacity, numbers))
+        if source is not None and type(source.config) is type(self.config):
+            learned = take_over(self.parts.controller, state, source.state, len(self.seeds), path)
+            state = dataclasses.replace(state, learner=learned[0], controller=learned[1])
+        self.replace_state(state)
+
+    def source(self, path: str, open_run: Callable[[str], Trainer[Any]]) -> "PartsTrainer":
+        """The trainer of another run on the same environment."""
+        source = open_run(path)
+        if not isinstance(source, PartsTrainer):
+            source.envs.close()
+            raise SombrlError(f"{path} is a run of dreamer, whose records are of another kind: export-replay it first.")
+        require_same_world(self, source, path)
+        return source
+
+    def restore(self, load: Callable[[Callable[[], Any]], tuple[Any, dict[str, Any]]]) -> None:
+        """Go on from a checkpoint, which has in it what the run began with."""
+        super().restore(load)
+        self._prepared = True
+
+    def opening(self) -> list[str]:
+        """What it begins with."""
+        if self.origin is None:
+            return []
+        held = f", of which {self.origin.held_out} are held out" if self.origin.held_out else ""
+        return [f"begins with {max(self.origin.rows)} transitions per seed of {self.origin.path}{held}"]
 
     def _initial(self) -> LoopState:
         return initial_state(self.envs, self.compiled("explore"), self.seeds, self.capacity)

@@ -25,6 +25,7 @@ from sombrl.paper.experiments.mbpo_ablations import (
     MBPO_UPDATES,
 )
 from sombrl.paper.experiments.mbpo_strong import MBPO_STRONG, MBPO_STRONG_ABLATION
+from sombrl.paper.experiments.offline import OFFLINE_SIGN, OFFLINE_TO_ONLINE
 from sombrl.paper.experiments.planning_cost import PLANNING_COST
 from sombrl.paper.experiments.rccar import RCCAR_ABLATION, RCCAR_MARGINS, TOLERANCE_REWARD
 from sombrl.paper.experiments.rccar_real import RCCAR_REAL_REGRESSION
@@ -55,6 +56,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         MBPO_STRONG,
         MBPO_STRONG_ABLATION,
         LADDER_EXPERIMENT,
+        OFFLINE_SIGN,
+        OFFLINE_TO_ONLINE,
         RCCAR_MARGINS,
         RCCAR_ABLATION,
         RCCAR_REAL_REGRESSION,
