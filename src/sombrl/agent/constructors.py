@@ -158,7 +158,7 @@ class SACSettings(TypedDict, total=False):
     weight_decay: float
     project_weights: bool
     bonus_enters: Literal["target", "reward"]
-    bonus_scale: Literal["z-score", "scale", "none"]
+    bonus_scale: Literal["z-score", "scale", "none", "excess"]
     bonus_memory: int
     bonus_floor: float
     bonus_rows: int | None
@@ -333,8 +333,9 @@ def GPICEM(
         bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
             seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
             more than doing nothing. The theoretical λ is in reward.
-        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
-            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
+        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*);
+            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or
+            (decoupled, mbpo) tuned so for a second policy, which takes turns with one for the task alone.
         bonus_weight_end: Linear, exponential: where λ ends.
         bonus_weight_steps: Linear, exponential: λ ends after so many iterations; for algorithms that learn at
             every decision (mbpo, sac, maxinfo-sac), after so many decisions.
@@ -397,7 +398,7 @@ def MBPO(
     ] = "optimistic",
     bonus_weight: float = 1.0,
     bonus_weight_units: Literal["reward", "range"] = "reward",
-    schedule: Literal["constant", "linear", "exponential", "auto"] = "auto",
+    schedule: Literal["constant", "linear", "exponential", "auto", "decoupled"] = "auto",
     bonus_weight_end: float | None = None,
     bonus_weight_steps: int = 10,
     bonus: Literal["norm", "mean", "information-gain", "mean-information-gain"] = "mean",
@@ -476,8 +477,9 @@ def MBPO(
         bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
             seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
             more than doing nothing. The theoretical λ is in reward.
-        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
-            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
+        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*);
+            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or
+            (decoupled, mbpo) tuned so for a second policy, which takes turns with one for the task alone.
         bonus_weight_end: Linear, exponential: where λ ends.
         bonus_weight_steps: Linear, exponential: λ ends after so many iterations; for algorithms that learn at
             every decision (mbpo, sac, maxinfo-sac), after so many decisions.
@@ -674,8 +676,9 @@ def MaxInfoSAC(
         bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
             seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
             more than doing nothing. The theoretical λ is in reward.
-        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
-            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
+        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*);
+            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or
+            (decoupled, mbpo) tuned so for a second policy, which takes turns with one for the task alone.
         bonus_weight_end: Linear, exponential: where λ ends.
         bonus_weight_steps: Linear, exponential: λ ends after so many iterations; for algorithms that learn at
             every decision (mbpo, sac, maxinfo-sac), after so many decisions.
@@ -796,8 +799,9 @@ def SimFSVGD(
         bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
             seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
             more than doing nothing. The theoretical λ is in reward.
-        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
-            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
+        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*);
+            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or
+            (decoupled, mbpo) tuned so for a second policy, which takes turns with one for the task alone.
         bonus_weight_end: Linear, exponential: where λ ends.
         bonus_weight_steps: Linear, exponential: λ ends after so many iterations; for algorithms that learn at
             every decision (mbpo, sac, maxinfo-sac), after so many decisions.

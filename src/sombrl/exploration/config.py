@@ -41,9 +41,10 @@ class ExploreConfig(Configuration):
     """Units of λ. reward: reward per decision. range (planners): the range of the rewards seen so far, which fits tasks
     of all scales; 100 times as much while nothing was found that pays more than doing nothing. The theoretical λ is in
     reward."""
-    schedule: Literal["constant", "linear", "exponential", "theoretical", "auto"] = "constant"
-    """How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or tuned from
-    bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy."""
+    schedule: Literal["constant", "linear", "exponential", "theoretical", "auto", "decoupled"] = "constant"
+    """How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); tuned from
+    bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or (decoupled, mbpo) tuned so
+    for a second policy, which takes turns with one for the task alone."""
     bonus_weight_end: Annotated[float, Ge(0)] | None = None
     """Linear, exponential: where λ ends."""
     bonus_weight_steps: Annotated[int, Ge(1)] = 10
