@@ -46,6 +46,12 @@ class Replay(eqx.Module):
         return jnp.minimum(self.added, self.capacity)
 
     @property
+    def last(self) -> Transition:
+        """The latest transition; meaningless while the buffer is empty."""
+        latest: Transition = jax.tree.map(lambda leaf: leaf[(self.added - 1) % self.capacity], self.data)
+        return latest
+
+    @property
     def mask(self) -> Bool[Array, " capacity"]:
         """Which rows hold data."""
         return jnp.arange(self.capacity, dtype=jnp.int32) < self.count

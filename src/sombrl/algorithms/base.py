@@ -102,6 +102,8 @@ EPISODIC = {
     "report_every": "is for algorithms that learn at every decision: there is a report after every episode here.",
 }
 """What an algorithm lacks that learns between episodes."""
+ONE_POLICY = {"schedule=decoupled": "is for mbpo, which learns two policies with it."}
+"""What an algorithm lacks that learns one policy or none."""
 NO_INFORMATION = {
     "schedule=theoretical": "is for gp-icem only: its model counts the information it has gained.",
     **{

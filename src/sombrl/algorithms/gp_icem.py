@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from sombrl.algorithms.base import EPISODIC, Algorithm, Parts, Preset
+from sombrl.algorithms.base import EPISODIC, ONE_POLICY, Algorithm, Parts, Preset
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import Before
 from sombrl.controllers.base import AbstractController
@@ -130,6 +130,10 @@ GP_ICEM = Algorithm(
     GPICEMConfig,
     build,
     "GP dynamics of bounded rank, planned with iCEM (small state spaces)",
-    lacks={**EPISODIC, "schedule=auto": "tunes λ against a policy, and a planner has none: use --schedule constant."},
+    lacks={
+        **EPISODIC,
+        **ONE_POLICY,
+        "schedule=auto": "tunes λ against a policy, and a planner has none: use --schedule constant.",
+    },
     presets={**PRESET_FIELDS, "paper": PAPER, "authors": AUTHORS},
 )

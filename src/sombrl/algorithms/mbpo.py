@@ -18,6 +18,7 @@ from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts, Preset
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import Before
 from sombrl.controllers.base import AbstractController
+from sombrl.controllers.decoupled import Decoupled
 from sombrl.controllers.horizon_value import HorizonValueConfig
 from sombrl.controllers.icem import ICEM, PRESET_FIELDS, ICEMConfig
 from sombrl.controllers.planned_policy import PlanConfig, PlannedPolicy
@@ -93,7 +94,10 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     spec, planning = envs.spec, config.controller == "icem"
     require_vectors(spec, "mbpo")
     if planning and config.explore.tuned:
-        raise SombrlError("--schedule auto tunes λ against a policy, and a planner has none: use --schedule constant.")
+        raise SombrlError(
+            f"--schedule {config.explore.schedule} tunes λ against a policy, and a planner has none: use --schedule "
+            "constant."
+        )
     if not planning and config.explore.bonus_weight_units == "range":
         raise SombrlError(
             "--bonus-weight-units range is for planners; mbpo divides the bonus by its own spread instead: leave it "
@@ -105,6 +109,11 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     ensemble = dataclasses.replace(config.ensemble, steps_per_fit=1 if steps is None else steps)
     value = config.value.build(setting, spec.obs_dim, spec.action_dim) if config.horizon_value == "fitted" else None
     sac = SAC(spec.obs_dim, tuned(config.sac, config.explore))
+    decoupled = config.explore.schedule == "decoupled" and config.explore.explore == "optimistic"
+    if decoupled and config.controller != "sac":
+        raise SombrlError("--schedule decoupled learns two policies and acts by them alone: use --controller sac.")
+    if decoupled and not setting.resets:
+        raise SombrlError("--schedule decoupled: its policies take turns by episodes, so use --schedule auto here.")
     plans: dict[str, AbstractController] = {
         "none": sac,
         "mppi": PlannedPolicy(sac, config.plan, "mppi"),
@@ -114,10 +123,10 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     return Parts(
         learner=EnsembleLearner(spec.obs_dim, spec.action_dim, True, ensemble),
         exploration=config.explore.build(setting, spec.obs_dim),
-        controller=ICEM(config.icem, value) if planning else plans[name],
+        controller=ICEM(config.icem, value) if planning else Decoupled(sac) if decoupled else plans[name],
         capacity=config.capacity,
         online=not planning,
-        plans={} if planning else plans,
+        plans={} if planning or decoupled else plans,
     )
 
 
@@ -125,7 +134,7 @@ def tuned(sac: SACConfig, explore: ExploreConfig) -> SACConfig:
     """λ tunes itself only where the schedule says so; that of a penalty is in units of reward."""
     if explore.explore == "pessimistic":
         return dataclasses.replace(sac, bonus_weight_lr=0.0, bonus_scale="none")
-    return sac if explore.schedule == "auto" else dataclasses.replace(sac, bonus_weight_lr=0.0)
+    return sac if explore.tuned else dataclasses.replace(sac, bonus_weight_lr=0.0)
 
 
 MBPO = Algorithm(

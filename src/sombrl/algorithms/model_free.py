@@ -6,7 +6,7 @@ from typing import Annotated
 import tyro
 from annotated_types import Ge
 
-from sombrl.algorithms.base import NO_INFORMATION, NO_OFFLINE, Algorithm, Parts
+from sombrl.algorithms.base import NO_INFORMATION, NO_OFFLINE, ONE_POLICY, Algorithm, Parts
 from sombrl.algorithms.mbpo import tuned
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import kinds_of
@@ -130,6 +130,7 @@ MAXINFO_SAC = Algorithm(
     "soft actor-critic with a bonus for information, model-free",
     lacks={
         **NO_INFORMATION,
+        **ONE_POLICY,
         **NOT_IMAGINED,
         **NO_PLAN,
         **NO_OFFLINE,

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge
 
-from sombrl.algorithms.base import EPISODIC, NO_INFORMATION, Algorithm, Parts, Preset
+from sombrl.algorithms.base import EPISODIC, NO_INFORMATION, ONE_POLICY, Algorithm, Parts, Preset
 from sombrl.config.check import Configuration
 from sombrl.controllers.initial_states import initial_states_of
 from sombrl.controllers.policy_search import SEARCH_SAC, PolicySearch, PolicySearchConfig
@@ -164,6 +164,7 @@ SIM_FSVGD = Algorithm(
     lacks={
         **EPISODIC,
         **NO_INFORMATION,
+        **ONE_POLICY,
         "schedule=auto": "is for policies that learn at every decision (mbpo): use linear or constant.",
         "explore=hucrl": HALLUCINATED,
         "explore=neorl": HALLUCINATED,

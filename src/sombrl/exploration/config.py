@@ -42,11 +42,14 @@ class ExploreConfig(Configuration):
     """Units of λ. reward: reward per decision. range (planners): the range of the rewards seen so far, which fits tasks
     of all scales; 100 times as much while nothing was found that pays more than doing nothing. The theoretical λ is in
     reward."""
-    schedule: Literal["constant", "linear", "exponential", "theoretical", "auto", "calibrated"] = "constant"
-    """How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or tuned from
-    bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy. calibrated (--offline): the
-    smallest λ with which the model's returns on held-out data err by at most λΣσ, nine times in ten; what auto means
-    for pessimistic offline."""
+    schedule: Literal["constant", "linear", "exponential", "theoretical", "auto", "decoupled", "calibrated"] = (
+        "constant"
+    )
+    """How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); tuned from
+    bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or (decoupled, mbpo) tuned so
+    for a second policy, which takes turns with one for the task alone. calibrated (--offline): the smallest λ with which
+    the model's returns on held-out data err by at most λΣσ, nine times in ten; what auto means for pessimistic
+    offline."""
     bonus_weight_end: Annotated[float, Ge(0)] | None = None
     """Linear, exponential: where λ ends."""
     bonus_weight_steps: Annotated[int, Ge(1)] = 10
@@ -89,7 +92,7 @@ class ExploreConfig(Configuration):
     @property
     def tuned(self) -> bool:
         """Whether λ is learned beside the policy."""
-        return self.schedule == "auto" and self.explore != "pessimistic"
+        return self.schedule in ("auto", "decoupled") and self.explore != "pessimistic"
 
     @property
     def calibrated(self) -> bool:

@@ -57,6 +57,12 @@ class ReplayRow(Replay):
         """Nothing is learned before the first transition."""
         return 1
 
+    @property
+    def last(self) -> Transition:
+        """The latest transition of this seed."""
+        latest: Transition = jax.tree.map(lambda leaf: leaf[self.row, (self.added - 1) % self.capacity], self.data)
+        return latest
+
     def sample(self, number: int, *, key: Key[Array, ""]) -> Transition:
         """`number` transitions of this seed, uniformly with replacement: those that `Replay.sample` would draw."""
         rows = jr.randint(key, (number,), 0, jnp.maximum(self.count, 1))

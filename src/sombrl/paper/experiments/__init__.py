@@ -17,6 +17,7 @@ from sombrl.paper.experiments.gp_cost import GP_COMPUTE_COST
 from sombrl.paper.experiments.gp_kept import FOUND_KEPT
 from sombrl.paper.experiments.gp_settings import GP_DISCOUNTED, GP_NONEPISODIC, GP_UNSUPERVISED
 from sombrl.paper.experiments.ladder import LADDER_EXPERIMENT
+from sombrl.paper.experiments.lambda_rules import LAMBDA_RULES
 from sombrl.paper.experiments.mbpo import MBPO_ACTION_COST, MBPO_STATE, MBPO_VS_MODEL_FREE
 from sombrl.paper.experiments.mbpo_ablations import (
     MBPO_BONUS_ABLATION,
@@ -58,6 +59,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         LADDER_EXPERIMENT,
         OFFLINE_SIGN,
         OFFLINE_TO_ONLINE,
+        LAMBDA_RULES,
         RCCAR_MARGINS,
         RCCAR_ABLATION,
         RCCAR_REAL_REGRESSION,

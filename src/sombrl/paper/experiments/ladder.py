@@ -66,10 +66,11 @@ LADDER = {
 
 ADAPTIVE: dict[str, Any] = {}
 """The options of a λ rule that is to lose nowhere, by the names of `sombrl train`; none: there is no such rule yet."""
+STRONG: dict[str, Any] = {"preset": "strong"}
 METHODS: dict[str, dict[str, Any]] = {
-    "optimistic": {"preset": "strong", "explore": "optimistic"},
-    "greedy": {"preset": "strong", "explore": "greedy"},
-    "adaptive": {"preset": "strong", **ADAPTIVE} if ADAPTIVE else {},
+    "optimistic": STRONG | {"explore": "optimistic"},
+    "greedy": STRONG | {"explore": "greedy"},
+    "adaptive": STRONG | ADAPTIVE if ADAPTIVE else {},
     "paper": {"preset": "paper", "explore": "optimistic"},
 }
 """Options by the names of `sombrl train`. A method without any has no cells."""
@@ -99,8 +100,16 @@ def ladder_cells(scale: str) -> list[Cell]:
 
 def ladder_cell(task: str, method: str, scale: str) -> TrainCell:
     """A method on a task."""
-    rung, smoke = LADDER[task], scale == "smoke"
-    given = (TINY if smoke else {}) | METHODS[method]
+    evaluation = (2, 1) if scale == "smoke" else (EVALUATIONS, EPISODES)
+    return agent_cell(f"{task}/{method}", LADDER[task], METHODS[method], scale, seeds=SEEDS, evaluation=evaluation)
+
+
+def agent_cell(
+    name: str, rung: Rung, options: dict[str, Any], scale: str, *, seeds: int, evaluation: tuple[int, int]
+) -> TrainCell:
+    """An mbpo agent on a task; options by the names of `sombrl train`; so many evaluations, of so many episodes."""
+    smoke = scale == "smoke"
+    given = (TINY if smoke else {}) | options
     run, config = configured("mbpo", {find_field(name, ("mbpo",))["mbpo"]: value for name, value in given.items()})
     run = dataclasses.replace(
         run,
@@ -110,17 +119,18 @@ def ladder_cell(task: str, method: str, scale: str) -> TrainCell:
         episode_length=10 if smoke else rung.episode_length,
         decisions=40 if smoke else rung.decisions,
         report_every=20 if smoke else REPORT_EVERY,
-        seeds=2 if smoke else SEEDS,
+        seeds=2 if smoke else seeds,
     )
+    number, episodes = evaluation
     return TrainCell(
-        name=f"{task}/{method}",
-        method=method,
+        name=name,
+        method=name.rpartition("/")[2],
         env=rung.env,
         run=run,
         config=config,
         algorithm="mbpo",
         metrics=METRICS,
-        evaluation=Evaluation(1 if smoke else EPISODES, every=_between(run, 2 if smoke else EVALUATIONS)),
+        evaluation=Evaluation(episodes, every=_between(run, number)),
         checkpoint_every=CHECKPOINT_EVERY,
     )
 
