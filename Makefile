@@ -32,14 +32,16 @@ test-thorough: setup  ## what takes longer: more settings, more kills, programs 
 test-slow: setup  ## the learning runs, compiled as a user's are
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow
 
-test-extras: .venv-extras/.ready  ## what optional packages are for: sweeps, exports, TensorBoard, the page in a browser
-	.venv-extras/bin/python -m pytest -n 0 -m "slow or not slow" tests/sweep tests/export tests/runs/test_sinks.py tests/report/test_browser.py
+test-extras: .venv-extras/.ready  ## what optional packages are for: sweeps, exports, TensorBoard, the page in a browser, Playground, oracles
+	.venv-extras/bin/python -m pytest -n 0 -m "slow or not slow" tests/sweep tests/export tests/runs/test_sinks.py tests/report/test_browser.py \
+		tests/envs/test_playground.py tests/envs/test_playground_kill.py tests/dynamics/test_gpjax.py
+	.venv-extras/bin/python -m pytest -n 0 tests/envs/test_contract.py -k playground
 
 .venv-extras/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-extras
 	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation tensorboard onnxruntime \
-		-e '.[ray,slurm,tune,onnx,minari,parquet,wandb,browser]'
+	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation tensorboard onnxruntime gpjax jax2onnx \
+		-e '.[ray,slurm,tune,onnx,minari,parquet,wandb,browser,playground]'
 	@touch $@
 
 bench: setup  ## steady state and compile time apart; writes runs/bench/, results/bench/ has ours
