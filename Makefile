@@ -6,7 +6,7 @@ export OPENBLAS_NUM_THREADS := 1
 LOCK := $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header \
 	--extra report --extra tb --extra video --extra dmc --extra dev pyproject.toml -o requirements.lock
 
-.PHONY: setup demo test test-all test-thorough test-slow test-extras bench bench-peers lint docs dist try-wheel lock clean
+.PHONY: setup demo test test-all test-thorough test-slow test-extras test-recipes bench bench-peers lint docs dist try-wheel lock clean
 
 setup: .venv/.ready
 
@@ -43,6 +43,9 @@ test-extras: .venv-extras/.ready  ## what optional packages are for: sweeps, exp
 	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation tensorboard onnxruntime gpjax jax2onnx \
 		-e '.[ray,slurm,tune,onnx,minari,parquet,wandb,browser,playground]'
 	@touch $@
+
+test-recipes: setup  ## docs/recipes.md: Meta-World, Gymnasium-Robotics and MyoSuite, each downloaded into an environment of its own
+	$(BIN)/python -m pytest -n 0 -m recipes tests/recipes
 
 bench: setup  ## steady state and compile time apart; writes runs/bench/, results/bench/ has ours
 	$(BIN)/python -m benchmarks.sac

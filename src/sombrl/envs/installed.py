@@ -9,6 +9,7 @@ from gymnasium.envs.registration import EnvSpec
 from sombrl.envs.adapters import atari, dmc, playground
 from sombrl.envs.registry import WORLDS
 
+OWN = ["gymnasium", "envs"]  # the modules of Gymnasium's own environments
 NEEDS = {"mujoco": "mujoco", "box2d": "Box2D"}  # what some of Gymnasium's own import
 TRIALS = ("phys2d", "tabular")  # namespaces of Gymnasium's own
 ELSEWHERE = ("ale_py",)  # what atari: has
@@ -39,22 +40,23 @@ def _gymnasium() -> Iterator[tuple[str, str]]:
     """The ids of Gymnasium's registry whose modules are there; of several versions of an environment the newest."""
     newest: dict[tuple[str | None, str], EnvSpec] = {}
     for spec in gymnasium.registry.values():
-        if _is_ours(spec):
+        if spec.namespace not in TRIALS and spec.id not in REFUSED and _is_there(_module(spec)):
             key = (spec.namespace, spec.name)
             if key not in newest or (spec.version or 0) >= (newest[key].version or 0):
                 newest[key] = spec
     for spec in newest.values():
-        yield spec.id, _suite(str(spec.entry_point))
+        module = _module(spec)
+        yield spec.id, GYMNASIUM[module[2]] if module[:2] == OWN else f"Gymnasium, {module[0]}"
 
 
-def _is_ours(spec: EnvSpec) -> bool:
-    if not isinstance(spec.entry_point, str) or spec.namespace in TRIALS or spec.id in REFUSED:
-        return False  # what is no text raises: old versions, and other packages' environments
-    module = spec.entry_point.partition(":")[0].split(".")
-    needed = NEEDS.get(module[2], "gymnasium") if module[:2] == ["gymnasium", "envs"] else module[0]
-    return needed not in ELSEWHERE and importlib.util.find_spec(needed) is not None
+def _module(spec: EnvSpec) -> list[str]:
+    """Where an environment is from: gymnasium.envs.mujoco.hopper_v5, as its parts."""
+    entry = spec.entry_point
+    return (entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")).split(".")
 
 
-def _suite(entry_point: str) -> str:
-    module = entry_point.partition(":")[0].split(".")
-    return GYMNASIUM.get(module[2], "Gymnasium") if module[:2] == ["gymnasium", "envs"] else f"Gymnasium, {module[0]}"
+def _is_there(module: list[str]) -> bool:
+    """Whether what an environment imports is installed."""
+    if module[:2] == OWN:  # the functions among Gymnasium's raise: older versions
+        return len(module) > 2 and importlib.util.find_spec(NEEDS.get(module[2], "gymnasium")) is not None
+    return module[0] not in ("", *ELSEWHERE) and importlib.util.find_spec(module[0]) is not None

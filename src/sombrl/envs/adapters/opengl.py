@@ -38,8 +38,8 @@ def require_opengl(name: str) -> None:
 
 
 def choose_for_mujoco() -> None:
-    """Before mujoco itself is loaded, which would try a window: a library that is there, unless something is set."""
-    if "mujoco" in sys.modules or os.environ.get("MUJOCO_GL") or "DISPLAY" in os.environ:
+    """A library that is there, unless there is a screen or something is set: mujoco by itself would try a window."""
+    if os.environ.get("MUJOCO_GL") or "DISPLAY" in os.environ:
         return
     for backend, library in LIBRARIES.items():
         try:
