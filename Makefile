@@ -6,7 +6,7 @@ export OPENBLAS_NUM_THREADS := 1
 LOCK := $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header \
 	--extra report --extra tb --extra video --extra dmc --extra dev pyproject.toml -o requirements.lock
 
-.PHONY: setup demo test test-all test-thorough test-slow test-extras bench bench-peers lint docs dist try-wheel lock clean
+.PHONY: setup demo test test-all test-thorough test-slow test-extras test-recipes bench bench-peers lint docs dist try-wheel lock clean
 
 setup: .venv/.ready
 
@@ -32,15 +32,20 @@ test-thorough: setup  ## what takes longer: more settings, more kills, programs 
 test-slow: setup  ## the learning runs, compiled as a user's are
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow
 
-test-extras: .venv-extras/.ready  ## what optional packages are for: sweeps, exports, TensorBoard, the page in a browser
-	.venv-extras/bin/python -m pytest -n 0 -m "slow or not slow" tests/sweep tests/export tests/runs/test_sinks.py tests/report/test_browser.py
+test-extras: .venv-extras/.ready  ## what optional packages are for: sweeps, exports, TensorBoard, the page in a browser, Playground, oracles
+	.venv-extras/bin/python -m pytest -n 0 -m "slow or not slow" tests/sweep tests/export tests/runs/test_sinks.py tests/report/test_browser.py \
+		tests/envs/test_playground.py tests/envs/test_playground_kill.py tests/dynamics/test_gpjax.py
+	.venv-extras/bin/python -m pytest -n 0 tests/envs/test_contract.py -k playground
 
 .venv-extras/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-extras
 	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation tensorboard onnxruntime \
-		-e '.[ray,slurm,tune,onnx,minari,parquet,wandb,browser]'
+	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation tensorboard onnxruntime gpjax jax2onnx \
+		-e '.[ray,slurm,tune,onnx,minari,parquet,wandb,browser,playground]'
 	@touch $@
+
+test-recipes: setup  ## docs/recipes.md: Meta-World, Gymnasium-Robotics and MyoSuite, each downloaded into an environment of its own
+	$(BIN)/python -m pytest -n 0 -m recipes tests/recipes
 
 bench: setup  ## steady state and compile time apart; writes runs/bench/, results/bench/ has ours
 	$(BIN)/python -m benchmarks.sac

@@ -62,7 +62,7 @@ TYPED = [
         "--backend must be one of local, ray, slurm, not 'lokal'",
     ),
     ("status x --every ten", "--every must be a number, not 'ten'"),
-    ("list envs more", "sombrl list envs takes nothing more, not 'more'"),
+    ("list envs more", "sombrl list envs takes --installed or nothing more, not 'more'"),
     ("hardware status", "hardware status needs CAMPAIGN"),
 ]
 

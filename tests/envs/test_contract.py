@@ -28,6 +28,10 @@ CASES = {
     "CartPole-v1": {"name": "CartPole-v1"},
     "atari": {"name": "atari:DemonAttack", "needs": "ale_py", "env_kwargs": {"noops": 500, "sticky": 0.25}},
     "Swimmer-v5": {"name": "Swimmer-v5", "needs": "mujoco"},
+    "Reacher-v5": {"name": "Reacher-v5", "needs": "mujoco", "action_repeat": 2},
+    "Hopper-v5": {"name": "Hopper-v5", "needs": "mujoco", "action_cost": 0.1},
+    "playground": {"name": "playground:CartpoleSwingupSparse", "needs": "mujoco_playground"},
+    "playground, target": {"name": "playground:FingerTurnHard", "needs": "mujoco_playground", "action_cost": 0.1},
     "dmc": {"name": "dmc:cartpole-swingup", "needs": "dm_control", "action_cost": 0.1},
     "dmc, repeated": {"name": "dmc:reacher-hard", "needs": "dm_control", "action_repeat": 3},
     "dmc, in processes": {"name": "dmc:finger-turn_hard", "needs": "dm_control", "action_repeat": 2, "workers": 2},
@@ -37,6 +41,7 @@ IDLE: dict[str, list] = {}  # processes are started once and used by many tests,
 
 
 LONG = ("dmc, in processes",)  # every worker imports dm_control, for seconds
+EXTRA = {"ale_py": "atari", "mujoco_playground": "playground"}  # else dmc
 
 
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.thorough] * (name in LONG)) for name in CASES])
@@ -44,7 +49,8 @@ def make(request):
     case = dict(CASES[request.param])
     name, needs = case.pop("name"), case.pop("needs", None)
     if needs and importlib.util.find_spec(needs) is None:
-        pytest.skip(f"{needs} is not installed: pip install 'sombrl[dmc,atari]'")
+        extra = EXTRA.get(needs, "dmc")
+        pytest.skip(f"{needs} is not installed: pip install 'sombrl[{extra}]'")
     lent = []
 
     def build(seeds=SEEDS, **options):

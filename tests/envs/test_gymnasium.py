@@ -312,6 +312,26 @@ def test_render():
     plain.close()
 
 
+def test_mujoco_ends_and_draws_without_a_screen(monkeypatch):
+    pytest.importorskip("mujoco", reason="mujoco is not installed: pip install 'sombrl[dmc]'")
+    for name in ("DISPLAY", "MUJOCO_GL"):
+        monkeypatch.delenv(name, raising=False)
+    envs = GymnasiumEnvs("InvertedPendulum-v5", [0], render=True)
+    envs.reset(0)
+    total, step = 0.0, None
+    while step is None or not step.terminated[0]:  # pushed one way, the pole falls
+        step = envs.step(np.ones((1, 1)), ON)
+        total += step.reward[0]
+    assert 2 <= envs._rows.decisions[0] < 50
+    assert total == envs._rows.decisions[0] - 1  # 1 for every frame but the one in which it fell
+    try:
+        assert envs.render(0).std() > 0
+    except SombrlError as error:
+        pytest.skip(str(error))
+    finally:
+        envs.close()
+
+
 def test_mujoco_is_replayed_to_the_same_bits():
     pytest.importorskip("mujoco", reason="mujoco is not installed: pip install 'sombrl[dmc]'")
     # The humanoid's reward reads quantities that lag behind MuJoCo's own saved state: a replay has them.

@@ -73,7 +73,7 @@ def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     learn_task = config.reward == "learned" or task is None
     learner: AbstractLearner = GPLearner(spec.obs_dim, spec.action_dim, learn_task, config.gp)
     if config.model == "true":
-        if not isinstance(envs, JaxEnvs):
+        if not isinstance(envs, JaxEnvs) or task is None:
             raise SombrlError(
                 f"--model true needs one of sombrl's own worlds (`sombrl list envs`): {spec.name} is not one."
             )

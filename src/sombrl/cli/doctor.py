@@ -25,6 +25,7 @@ EXTRAS = (
     ("imageio_ffmpeg", "video", ".mp4 films of sombrl eval --video"),
     ("pygame", "video", "films of Gymnasium's classic-control worlds"),
     ("dm_control", "dmc", "the DeepMind control suite"),
+    ("mujoco_playground", "playground", "MuJoCo Playground's tasks in JAX"),
     ("ale_py", "atari", "Atari games"),
     ("ray", "ray", "sweeps on a Ray cluster"),
     ("submitit", "slurm", "sweeps on SLURM"),

@@ -9,18 +9,23 @@ import tyro
 from sombrl.config.suggestions import nearest
 from sombrl.errors import SombrlError
 
+INSTALLED = "--installed"
+
 
 def list_names(argv: list[str]) -> None:
     """Print the names of one kind, with a line about each."""
     what = argv[0] if argv else ""
     if what in ("", "-h", "--help"):
         print(f"usage: sombrl list {'|'.join(LISTS)}")
+        print("       sombrl list envs --installed   every name that can be made here, and its suite")
         return
     if what not in LISTS:
         raise nearest(what, LISTS, "list", see="sombrl list")
-    if len(argv) > 1:
-        raise SombrlError(f"sombrl list {what} takes nothing more, not {argv[1]!r}.")
-    rows = LISTS[what]()
+    installed = what == "envs" and argv[1:] == [INSTALLED]
+    if len(argv) > 1 and not installed:
+        more = f"{INSTALLED} or nothing more" if what == "envs" else "nothing more"
+        raise SombrlError(f"sombrl list {what} takes {more}, not {argv[1]!r}.")
+    rows = _installed_envs() if installed else LISTS[what]()
     width = max(len(name) for name, _ in rows)
     for name, summary in rows:
         print(f"{name:<{width}}  {summary}")
@@ -92,6 +97,12 @@ def _envs() -> list[tuple[str, str]]:
     from sombrl.envs.registry import list_envs
 
     return list_envs()
+
+
+def _installed_envs() -> list[tuple[str, str]]:
+    from sombrl.envs.installed import installed
+
+    return installed()
 
 
 def _presets() -> list[tuple[str, str]]:

@@ -35,8 +35,8 @@ class AbstractWorld(eqx.Module):
         """The observation of a state."""
 
     @abc.abstractmethod
-    def task(self, action_repeat: int) -> AbstractTask:
-        """The known task on observations, for decisions of `action_repeat` frames."""
+    def task(self, action_repeat: int) -> AbstractTask | None:
+        """The known task on observations, for decisions of `action_repeat` frames. None: it is learned."""
 
     @abc.abstractmethod
     def draw(self, state: PyTree, axes: Any) -> None:

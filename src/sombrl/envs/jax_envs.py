@@ -56,7 +56,7 @@ class JaxEnvs(AbstractEnvs):
         self.spec = EnvSpec(name, world.obs_dim, world.action_dim, length, repeat, optimal)
         self.task = world.task(repeat)
         self.downstream = world.downstream(repeat)
-        if self._cost > 0:
+        if self.task is not None and self._cost > 0:
             bound = (self._bound,) * world.action_dim
             self.task = ActionCost(self.task, self._cost, tuple(-b for b in bound), bound, repeat)
         self._start, self._decide = _programs(world, repeat, self._cost, self._bound)

@@ -1,4 +1,4 @@
-"""Environments by name: our worlds, the DeepMind Control Suite, Atari, and everything Gymnasium can make."""
+"""Environments by name: our worlds, the DeepMind Control Suite, Playground, Atari, and what Gymnasium can make."""
 
 import dataclasses
 import inspect
@@ -15,6 +15,9 @@ from sombrl.envs.adapters.dmc import DMCEnvs, check_name, list_tasks, task_names
 from sombrl.envs.adapters.dmc_vision import PREFIX as VISION
 from sombrl.envs.adapters.factories import KNOWN_TASKS, EnvSource, check_id
 from sombrl.envs.adapters.gymnasium import GymnasiumEnvs
+from sombrl.envs.adapters.playground import PREFIX as PLAYGROUND
+from sombrl.envs.adapters.playground import PlaygroundWorld
+from sombrl.envs.adapters.playground import list_tasks as list_playground
 from sombrl.envs.adapters.processes import ProcessEnvs
 from sombrl.envs.base import ENDLESS, AbstractEnvs, AbstractWorld
 from sombrl.envs.deceptive_chain import DeceptiveChain
@@ -47,7 +50,7 @@ WORLDS = {
 }
 """A new world is a file of its own and a row here."""
 
-PREFIXES = (DMC, VISION, ATARI)
+PREFIXES = (DMC, VISION, ATARI, PLAYGROUND)
 """What comes before the colon of names that are not modules."""
 
 NEEDS_OPENGL = {f"{DMC}quadruped-escape"}  # its terrain goes through the graphics library, even without pictures
@@ -68,14 +71,14 @@ def make_envs(
 ) -> AbstractEnvs:
     """One environment per seed.
 
-    `name` is one of ours (`list_envs`), `dmc:domain-task`, `dmc-vision:domain-task`, `atari:Game`, a Gymnasium id (also
-    `module:Id-v0`), a function that makes a `gymnasium.Env`, a ready one (for one seed), or an `AbstractWorld`.
-    `env_kwargs` are passed on to make it; text that reads as a number or a truth value becomes one, as it comes from a
-    command line. `action_repeat` frames are one decision (default: 2 for dmc: and dmc-vision:, 4 for atari:, else 1);
-    `action_cost` is K in reward − K‖u‖₂ per frame, u in physical units; `episode_length` counts decisions; `endless`
-    environments have no time limit (for the non-episodic setting). `workers` processes step host simulators in
-    parallel, bit-identically; 0 steps them in turn, in this process. With `restart` a worker that dies is started again
-    and its episodes are cut short, instead of ending the run.
+    `name` is one of ours (`list_envs`), `dmc:domain-task`, `dmc-vision:domain-task`, `playground:Task`, `atari:Game`, a
+    Gymnasium id (also `module:Id-v0`), a function that makes a `gymnasium.Env`, a ready one (for one seed), or an
+    `AbstractWorld`. `env_kwargs` are passed on to make it; text that reads as a number or a truth value becomes one, as
+    it comes from a command line. `action_repeat` frames are one decision (default: 2 for dmc:, dmc-vision: and
+    playground:, 4 for atari:, else 1); `action_cost` is K in reward − K‖u‖₂ per frame, u in physical units;
+    `episode_length` counts decisions; `endless` environments have no time limit (for the non-episodic setting).
+    `workers` processes step host simulators in parallel, bit-identically; 0 steps them in turn, in this process. With
+    `restart` a worker that dies is started again and its episodes are cut short, instead of ending the run.
     """
     seeds = check_seeds(seeds)
     kwargs = read_kwargs(env_kwargs)
@@ -86,26 +89,21 @@ def make_envs(
     length = ENDLESS if endless else length
     if workers != 0:
         workers = check_count(workers, "env_workers")
-        if isinstance(name, AbstractWorld) or (isinstance(name, str) and name in WORLDS):
+        if stepped_by_jax(name):
             raise SombrlError(
                 "Worlds in JAX are stepped by JAX; worker processes are for simulators: use env_workers 0."
             )
         if isinstance(name, gymnasium.Env):
             raise SombrlError("A ready environment cannot move to a worker process; use env_workers 0.")
-    if isinstance(name, AbstractWorld):
-        if kwargs:
-            raise SombrlError("env_kwargs cannot change a ready world; set its fields instead.")
-        label = type(name).__name__
-        return JaxEnvs(name, seeds, name=label, action_repeat=repeat, episode_length=length, action_cost=cost)
-    if isinstance(name, str) and name in WORLDS:
+    if stepped_by_jax(name):
         return JaxEnvs(
             make_world(name, kwargs),
             seeds,
-            name=name,
+            name=name if isinstance(name, str) else type(name).__name__,
             action_repeat=repeat,
             episode_length=length,
             action_cost=cost,
-            action_bound=WORLDS[name].action_bound,
+            action_bound=WORLDS[name].action_bound if isinstance(name, str) and name in WORLDS else 1.0,
         )
     options: dict[str, Any] = {
         "env_kwargs": kwargs,
@@ -132,15 +130,28 @@ def make_envs(
     return adapter(name, seeds, **options)
 
 
+def stepped_by_jax(name: EnvSource | AbstractWorld) -> bool:
+    """Whether it is a world in JAX; the others are simulators on the host, which worker processes can step."""
+    if isinstance(name, str):
+        return name in WORLDS or name.startswith(PLAYGROUND)
+    return isinstance(name, AbstractWorld)
+
+
 def _usual_repeat(name: Any) -> int:
     """How many frames published results repeat an action for."""
-    if isinstance(name, str) and name.startswith((DMC, VISION)):
+    if isinstance(name, str) and name.startswith((DMC, VISION, PLAYGROUND)):
         return 2
     return FRAME_SKIP if isinstance(name, str) and name.startswith(ATARI) else 1
 
 
-def make_world(name: str, kwargs: Mapping[str, Any]) -> AbstractWorld:
-    """One of `WORLDS` with its fields set."""
+def make_world(name: str | AbstractWorld, kwargs: Mapping[str, Any]) -> AbstractWorld:
+    """A world in JAX with its fields set, or a ready one."""
+    if isinstance(name, AbstractWorld):
+        if kwargs:
+            raise SombrlError("env_kwargs cannot change a ready world; set its fields instead.")
+        return name
+    if name.startswith(PLAYGROUND):
+        return PlaygroundWorld(name, **kwargs)
     make = WORLDS[name].make
     allowed = inspect.signature(make).parameters
     unknown = [key for key in kwargs if key not in allowed]
@@ -172,6 +183,7 @@ def list_envs() -> list[tuple[str, str]]:
     rows = [(name, f"{world.description}; {_options(world)}") for name, world in WORLDS.items()]
     rows += [(name, "Gymnasium's own; known reward") for name in KNOWN_TASKS]
     rows += list_tasks()
+    rows += list_playground()
     rows += list_games()
     spaces = "Box, Discrete and Dict observations, Box and Discrete actions"
     rows.append(("<Gymnasium id>", f"any environment with {spaces}, also module:Id-v0; the reward is learned"))

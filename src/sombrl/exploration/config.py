@@ -47,8 +47,8 @@ class ExploreConfig(Configuration):
     )
     """How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); tuned from
     bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or (decoupled, mbpo) tuned so
-    for a second policy, which takes turns with one for the task alone. calibrated (--offline): the smallest λ with which
-    the model's returns on held-out data err by at most λΣσ, nine times in ten; what auto means for pessimistic
+    for a second policy, which takes turns with one for the task alone. calibrated (--offline): the smallest λ with
+    which the model's returns on held-out data err by at most λΣσ, nine times in ten; what auto means for pessimistic
     offline."""
     bonus_weight_end: Annotated[float, Ge(0)] | None = None
     """Linear, exponential: where λ ends."""

@@ -20,7 +20,7 @@ import numpy as np
 import sombrl
 from sombrl.agent.agent import Agent
 from sombrl.agent.make import load_with
-from sombrl.envs.registry import WORLDS
+from sombrl.envs.registry import stepped_by_jax
 from sombrl.envs.trust import Word
 from sombrl.records import RunFault, SombrlError
 from sombrl.runs.cell import Cell, Evaluation, FunctionCell, TrainCell
@@ -190,7 +190,7 @@ class CellFolder(AbstractWork):
             named = Word(named=frozenset([cell.run.env]))
             agent = load_with(named, path, fresh=not checkpoint.available(folder.checkpoints))
         else:
-            workers = 0 if cell.run.env in WORLDS else self.env_workers  # our own worlds are stepped by JAX
+            workers = 0 if stepped_by_jax(cell.run.env) else self.env_workers
             agent = Agent(cell.algorithm, cell.config, dataclasses.replace(cell.run, env_workers=workers))
             folder = RunFolder.create(path, agent.to_json(), command)
         for note in agent.notes:

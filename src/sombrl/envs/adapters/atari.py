@@ -221,16 +221,26 @@ def find_game(name: str) -> tuple[str, str]:
     """ale-py's name of the game and ours, of "atari:MsPacman" as of "atari:ms_pacman"; or the nearest, refused."""
     for module, package in (("ale_py", "ale-py"), ("PIL.Image", "Pillow")):
         require(module, package, f"\"{name}\" needs {package}, which is not installed; pip install 'sombrl[atari]'.")
-    from ale_py import ALEInterface, roms
-
-    # The others need two players, and loading one would end the process.
-    known = [rom for rom in roms.get_all_rom_ids() if ALEInterface.isSupportedROM(_rom_path(rom))]
-    games = {f"{PREFIX}{rom.title().replace('_', '')}": rom for rom in known}
+    games = _games()
     wanted = name.replace("_", "").lower()
     for ours, rom in games.items():
         if ours.lower() == wanted:
             return rom, ours
     raise nearest(name, games, "environment")
+
+
+def game_names() -> list[str]:
+    """The names of all games, where ale-py is installed."""
+    return [] if importlib.util.find_spec("ale_py") is None else list(_games())
+
+
+def _games() -> dict[str, str]:
+    """ale-py's name of every game, by ours."""
+    from ale_py import ALEInterface, roms
+
+    # The others need two players, and loading one would end the process.
+    known = [rom for rom in roms.get_all_rom_ids() if ALEInterface.isSupportedROM(_rom_path(rom))]
+    return {f"{PREFIX}{rom.title().replace('_', '')}": rom for rom in known}
 
 
 def list_games() -> list[tuple[str, str]]:

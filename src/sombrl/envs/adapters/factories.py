@@ -10,6 +10,7 @@ import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from sombrl.config.suggestions import nearest
+from sombrl.envs.adapters.opengl import choose_for_mujoco
 from sombrl.errors import SombrlError
 from sombrl.optional import first_line
 
@@ -29,6 +30,7 @@ def make_many(source: EnvSource, count: int, kwargs: Mapping[str, Any], render: 
     """`count` environments; `source` is an id, a function that makes one, or (for a count of 1) one."""
     if render and "DISPLAY" not in os.environ:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no screen, and SDL warns when there is none
+        choose_for_mujoco()
     if isinstance(source, str):
         check_id(source)
         return [_make_id(source, kwargs, render) for _ in range(count)]

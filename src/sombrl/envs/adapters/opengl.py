@@ -1,5 +1,6 @@
 """The OpenGL library that draws MuJoCo's pictures: found before dm_control is loaded, which chooses for good."""
 
+import ctypes
 import functools
 import os
 import subprocess
@@ -9,6 +10,7 @@ from sombrl.errors import SombrlError
 from sombrl.optional import broken, first_line
 
 BACKENDS = ("egl", "osmesa")  # with or without a GPU; neither needs a screen
+LIBRARIES = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
 NONE = ("disable", "disabled", "off", "false", "0")  # MuJoCo's words for no pictures
 PROBE = """
 from dm_control.mujoco import Physics
@@ -33,6 +35,19 @@ def require_opengl(name: str) -> None:
     elif os.environ.get(KNOWN) != chosen and not can_draw(chosen):
         raise refuse(name, f"MUJOCO_GL={chosen} does not work here")
     os.environ[KNOWN] = chosen
+
+
+def choose_for_mujoco() -> None:
+    """A library that is there, unless there is a screen or something is set: mujoco by itself would try a window."""
+    if os.environ.get("MUJOCO_GL") or "DISPLAY" in os.environ:
+        return
+    for backend, library in LIBRARIES.items():
+        try:
+            ctypes.CDLL(library)
+        except OSError:
+            continue
+        os.environ["MUJOCO_GL"] = backend
+        return
 
 
 @functools.cache
