@@ -44,7 +44,7 @@ class Moment:
 
     def __str__(self) -> str:
         if self.how == "later":
-            return f"{self.delay:.2f} s after write {self.write}, {self.whom}"
+            return f"{1e3 * self.delay:.0f} ms after write {self.write}, {self.whom}"
         return {"torn": "in the middle of"}.get(self.how, self.how) + f" write {self.write}"
 
     @classmethod

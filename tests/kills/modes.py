@@ -84,16 +84,8 @@ def _tiny(**parts: Any) -> list[str]:
 NETS = {"hidden": (8, 8), "batch_size": 8}
 STRONG = {"sac": {**NETS, "actor_hidden": (8, 8)}, "ensemble": NETS}
 ONLINE = [
-    "--env",
-    "Pendulum-v1",
-    "--seeds",
-    "2",
-    "--decisions",
-    "120",
-    "--report-every",
-    "20",
-    "--episode-length",
-    "15",
+    *("--env", "Pendulum-v1", "--seeds", "2"),
+    *("--decisions", "120", "--report-every", "20", "--episode-length", "15"),
 ]
 PLAN = {"num_samples": 12, "iterations": 1, "horizon": 2, "proposals": 2}
 ICEM = {"num_samples": 12, "num_elites": 3, "iterations": 2, "horizon": 4, "particles": 2}

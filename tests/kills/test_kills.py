@@ -7,8 +7,11 @@ import pytest
 from tests.kills.killing import disturbed, left_in_peace
 from tests.kills.modes import MODES
 
-ELSEWHERE = ("gp-icem", "gp-icem --jobs 2", "mbpo in worker processes", "dreamer", "experiment", "sweep")
-"""Killed in tests/runs, tests/sweep, tests/dreamer and tests/paper."""
+ELSEWHERE = (
+    *("gp-icem", "gp-icem --jobs 2", "mbpo in worker processes", "dreamer", "experiment", "sweep"),
+    "hardware, simulated",
+)
+"""Killed in tests/runs, tests/sweep, tests/dreamer, tests/paper and tests/hardware."""
 
 
 @pytest.mark.thorough
