@@ -15,6 +15,13 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 NAME = re.compile(r"[a-z0-9][a-z0-9.=-]*(/[a-z0-9][a-z0-9.=-]*)*")
 
 
+LATER = (
+    *(("offline", None), ("offline_seed", None), ("offline_order", "all"), ("held_out", 0.1)),
+    ("start_from", None),
+)
+"""Settings that came after cells were stored, at the value that held before: they are not said."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """Episodes planned for the task alone under the mean model, on starts never trained on."""
@@ -63,8 +70,8 @@ class TrainCell:
             "algorithm": self.algorithm,
             "method": self.method,
             "env": self.env,
-            "config": to_json(self.config),
-            "run": to_json(self.run),
+            "config": to_json(self.config) if self.algorithm == "dreamer" else _without_later(self.config),
+            "run": _without_later(self.run),
             "metrics": list(self.metrics),
             "extra": _name(self.extra),
             "evaluation": to_json(self.evaluation),
@@ -100,6 +107,10 @@ def recorded_as(name: str) -> Callable[[AnyFunction], AnyFunction]:
         return function
 
     return label
+
+
+def _without_later(config: Any) -> dict[str, Any]:
+    return {name: value for name, value in to_json(config).items() if (name, value) not in LATER}
 
 
 def _name(function: Callable[..., Any] | None) -> str | None:
