@@ -406,6 +406,7 @@ KNOBS = {
     "imagined_action": "policy",
     "imagined_weight": "certainty",
     "rollout_length": 1,
+    "rollout_stop": 0.5,
     "mix": "concatenated",
     "real_every": 2,
     "policy_every": 2,
@@ -432,7 +433,7 @@ KNOBS = {
     "reset_mix": 0.9,
     "reset_policy": True,
 }
-NEEDS = {"rollout_length": {"imagined": "branched"}}
+NEEDS = {name: {"imagined": "branched"} for name in ("rollout_length", "rollout_stop")}
 
 
 def test_every_knob_is_known():

@@ -15,8 +15,11 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 NAME = re.compile(r"[a-z0-9][a-z0-9.=-]*(/[a-z0-9][a-z0-9.=-]*)*")
 
 
-LATER = (("record_bounds", False), ("stop_when_gap", None))
-"""Settings of runs that came after cells were stored, at the value that held before: they are not said."""
+LATER = (
+    *(("offline", None), ("offline_seed", None), ("offline_order", "all"), ("held_out", 0.1), ("start_from", None)),
+    *(("record_bounds", False), ("stop_when_gap", None)),
+)
+"""Settings that came after cells were stored, at the value that held before: they are not said."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +70,8 @@ class TrainCell:
             "algorithm": self.algorithm,
             "method": self.method,
             "env": self.env,
-            "config": to_json(self.config),
-            "run": {name: value for name, value in to_json(self.run).items() if (name, value) not in LATER},
+            "config": to_json(self.config) if self.algorithm == "dreamer" else _without_later(self.config),
+            "run": _without_later(self.run),
             "metrics": list(self.metrics),
             "extra": _name(self.extra),
             "evaluation": to_json(self.evaluation),
@@ -104,6 +107,10 @@ def recorded_as(name: str) -> Callable[[AnyFunction], AnyFunction]:
         return function
 
     return label
+
+
+def _without_later(config: Any) -> dict[str, Any]:
+    return {name: value for name, value in to_json(config).items() if (name, value) not in LATER}
 
 
 def _name(function: Callable[..., Any] | None) -> str | None:

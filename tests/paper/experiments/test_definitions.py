@@ -158,6 +158,8 @@ def test_functions_keep_the_names_that_folders_on_disk_have():
         "sombrl.experiments.dreamer.learned",
         "sombrl.experiments.gp_compute_cost.measure",
         "sombrl.experiments.gp_nonepisodic.at_goal",
+        "sombrl.experiments.offline.sign",
+        "sombrl.experiments.offline.to_online",
         "sombrl.experiments.planning_cost.measure",
         "sombrl.experiments.planning_cost.time_samples",
         "sombrl.experiments.rccar_real_regression.regress",

@@ -152,7 +152,7 @@ def of_data(rows: Rows, env: str, size: Size) -> dict[str, Any]:
     return row(env, "data", 0, RETURN, size.every, float(np.sum(rows.reward) / np.sum(rows.ends)))
 
 
-@recorded_as("sombrl.paper.experiments.offline.sign")
+@recorded_as("sombrl.experiments.offline.sign")
 def sign(env: str, data: str, **numbers: int) -> list[dict[str, Any]]:
     """The three signs of λ on one dataset."""
     size, label = Size(**numbers), f"{env} data={data}"
@@ -166,7 +166,7 @@ def sign(env: str, data: str, **numbers: int) -> list[dict[str, Any]]:
     return found
 
 
-@recorded_as("sombrl.paper.experiments.offline.to_online")
+@recorded_as("sombrl.experiments.offline.to_online")
 def to_online(env: str, data: str, **numbers: int) -> list[dict[str, Any]]:
     """Going on with optimism from what pessimism has learned, from the data alone, and from nothing."""
     size, label = Size(**numbers), f"{env} data={data}"
