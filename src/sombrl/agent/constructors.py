@@ -158,7 +158,7 @@ class SACSettings(TypedDict, total=False):
     weight_decay: float
     project_weights: bool
     bonus_enters: Literal["target", "reward"]
-    bonus_scale: Literal["z-score", "scale", "none", "excess"]
+    bonus_scale: Literal["z-score", "scale", "none"]
     bonus_memory: int
     bonus_floor: float
     bonus_rows: int | None
