@@ -226,12 +226,12 @@ class SAC(AbstractController):
         state = self._critic_steps(state, rows, steps.tau, steps.due)
         state = eqx.tree_at(lambda s: s.updates, state, state.updates + size)
 
-        last = jax.tree.map(lambda leaf: leaf[-config.batch_size :], real)  # the block's last update
+        obs = real.obs[-config.batch_size :]  # of the block's last update
         if size == config.policy_every:
-            state = self._policy_step(state, mdp, last, draws)
+            state = self._policy_step(state, mdp, obs, draws)
         else:
             due_now = state.updates % config.policy_every == 0
-            state = _when(due_now, lambda state: self._policy_step(state, mdp, last, draws), state)
+            state = _when(due_now, lambda state: self._policy_step(state, mdp, obs, draws), state)
         return state
 
     @property
@@ -349,14 +349,13 @@ class SAC(AbstractController):
         )
         return stepped
 
-    def _policy_step(self, state: SACState, mdp: ImaginedMDP, real: Transition, draws: Draws) -> SACState:
+    def _policy_step(self, state: SACState, mdp: ImaginedMDP, obs: Float[Array, "batch obs"], draws: Draws) -> SACState:
         """One step of the actor, of its slow copy, of α and of λ."""
-        config, raw_bonus, obs = self.config, _raw_bonus(mdp), real.obs
+        config, raw_bonus = self.config, _raw_bonus(mdp)
         slow_raw, some = None, obs[: config.bonus_rows]
         if raw_bonus is not None:
             noise = draws.target_action[: config.bonus_rows]
             slow_raw = raw_bonus(some, sample_actions(state.policy(state.target_actor), some, noise)[0])
-            tried = raw_bonus(some, real.action[: config.bonus_rows]) if config.bonus_scale == "excess" else None
 
         def loss_of(actor: Body) -> tuple[Array, tuple[Array, BonusStatistics, Array]]:
             policy = state.policy(actor)
@@ -365,11 +364,8 @@ class SAC(AbstractController):
             bonus, statistics, raw = jnp.zeros_like(log_prob), state.statistics, jnp.zeros_like(log_prob)
             if raw_bonus is not None and slow_raw is not None:
                 raw = raw_bonus(some, finite_gradient(action[: config.bonus_rows]))
-                if tried is None:
-                    seen = jnp.concatenate([raw, slow_raw])
-                    statistics = statistics.add(seen, floor=config.bonus_floor, cap=config.bonus_memory)
-                else:
-                    statistics = BonusStatistics.empty().add(tried, floor=config.bonus_floor)
+                seen = jnp.concatenate([raw, slow_raw])
+                statistics = statistics.add(seen, floor=config.bonus_floor, cap=config.bonus_memory)
                 if config.bonus_enters == "target":
                     bonus = self._weighted(state, mdp, statistics, raw)
                     bonus = bonus if config.bonus_rows is None else jnp.full_like(log_prob, jnp.mean(bonus))

@@ -29,7 +29,7 @@ COUNT_CAP = 1_000_000
 Actor = Callable[[Float[Array, " obs"]], Float[Array, " heads"]]
 """A network from an observation to the mean and the log-std of the policy's Gaussian, side by side."""
 
-BonusScale = Literal["z-score", "scale", "none", "excess"]
+BonusScale = Literal["z-score", "scale", "none"]
 Critics = Literal["two-min", "two-mean", "one"]
 NUMBERS: dict[Critics, int] = {"two-min": 2, "two-mean": 2, "one": 1}
 """How many critics there are."""
@@ -204,12 +204,10 @@ class BonusStatistics(eqx.Module):
         return BonusStatistics(mean, std, jnp.minimum(total, float(cap)))
 
     def scale(self, values: Float[Array, " batch"], how: BonusScale) -> Float[Array, " batch"]:
-        """(I - mean)/std, that where it is positive, I/std, or I."""
+        """(I - mean)/std, I/std, or I."""
         match how:
             case "z-score":
                 return (values - self.mean[None]) / self.std[None]
-            case "excess":
-                return jax.nn.relu((values - self.mean[None]) / self.std[None])
             case "scale":
                 return values / self.std[None]
             case _:
