@@ -28,6 +28,7 @@ from sombrl.dynamics.gp import GPConfig
 from sombrl.dynamics.grey_box import GreyBoxConfig
 from sombrl.dynamics.particle_config import ParticleConfig
 from sombrl.exploration.weight import TheoryConfig
+from sombrl.training.safety import SafetyConfig
 
 
 class TheorySettings(TypedDict, total=False):
@@ -101,6 +102,17 @@ class HorizonValueSettings(TypedDict, total=False):
     anchors: int
     actions: int
     discount: float | None
+
+
+class SafetySettings(TypedDict, total=False):
+    """Fields of SafetyConfig, by name."""
+
+    budget: float | None
+    weight: float
+    cost: Literal["reported", "termination"]
+    cost_model: Literal["auto", "known", "learned"]
+    horizon: int
+    random_size: float
 
 
 class EnsembleSettings(TypedDict, total=False):
@@ -289,6 +301,8 @@ def GPICEM(
     icem: ICEMConfig | ICEMSettings = ICEMConfig(init_std=1.0, noise_exponent=2.0),
     mppi: MPPIConfig | MPPISettings = MPPIConfig(),
     value: HorizonValueConfig | HorizonValueSettings = HorizonValueConfig(),
+    replay_window: int | None = None,
+    safety: SafetyConfig | SafetySettings = SafetyConfig(),
 ) -> Agent:
     """GP dynamics of bounded rank, planned with iCEM (small state spaces).
 
@@ -360,6 +374,8 @@ def GPICEM(
         icem: The knobs of iCEM. The defaults are the `light` preset: two CPU cores.
         mppi: The knobs of MPPI. The defaults cost as much as the `light` preset of iCEM.
         value: The value beyond the horizon of a planner.
+        replay_window: Learn from the last so many transitions alone, for a world that drifts (SW-OMBRL).
+        safety: A cost beside the reward, and how much of it is allowed. Off unless there is a budget.
     """
     ...
 
@@ -430,6 +446,8 @@ def MBPO(
     icem: ICEMConfig | ICEMSettings = ICEMConfig(),
     value: HorizonValueConfig | HorizonValueSettings = HorizonValueConfig(),
     plan: PlanConfig | PlanSettings = PlanConfig(),
+    replay_window: int | None = None,
+    safety: SafetyConfig | SafetySettings = SafetyConfig(),
 ) -> Agent:
     """An ensemble and a policy that learns from it (SAC), also with short plans; or planned with iCEM.
 
@@ -500,6 +518,8 @@ def MBPO(
         icem: The knobs of iCEM. The defaults are the `light` preset: two CPU cores.
         value: The value beyond the horizon of a planner.
         plan: Short plans around a policy. The defaults cost about two updates of a small SAC.
+        replay_window: Learn from the last so many transitions alone, for a world that drifts (SW-OMBRL).
+        safety: A cost beside the reward, and how much of it is allowed. Off unless there is a budget.
     """
     ...
 
