@@ -264,7 +264,8 @@ def test_metrics_are_documented():
         (row,) = agent.rows(next(agent.iterations(1)))
         rows |= row
     nets = {"hidden": (8, 8), "batch_size": 8}
-    online = make("mbpo", "pendulum", report_every=2, decisions=4, sac=nets, ensemble=nets)
+    costs = {"env_kwargs": {"speed_limit": 6}, "safety": {"budget": 0.9}}
+    online = make("mbpo", "pendulum", report_every=2, decisions=4, sac=nets, ensemble=nets, **costs)
     rows |= online.rows(next(online.iterations(1)))[0]
     assert sorted(documented) == sorted([*rows, "eval/ep_rew_mean"])
 

@@ -30,6 +30,7 @@ class Transition(eqx.Module):
     next_obs: Float[Array, "*batch obs"]
     terminated: Bool[Array, "*batch"]  # the task ended: no bootstrapping
     truncated: Bool[Array, "*batch"]  # the time limit was reached: values are still bootstrapped
+    cost: Float[Array, "*batch"] | None = None  # where a cost is to be learned beside the reward
 
 
 class Prediction(eqx.Module):
@@ -53,3 +54,29 @@ class AbstractTask(eqx.Module):
     @abc.abstractmethod
     def terminated(self, state: State, action: Float[Array, " action"], next_state: State) -> Bool[Array, ""]:
         """Whether that decision ends the task."""
+
+
+VIOLATION = 1.0
+"""A decision that costs at least so much is a violation."""
+
+
+class AbstractCost(eqx.Module):
+    """What is to be avoided, beside the reward: at least 0, and from 1 on a violation."""
+
+    @abc.abstractmethod
+    def __call__(self, state: State, action: Float[Array, " action"], next_state: State) -> Float[Array, ""]:
+        """The cost of one decision."""
+
+    def std(self, state: State, action: Float[Array, " action"]) -> Float[Array, ""]:
+        """The epistemic standard deviation of a cost that was learned; 0 where the cost is known."""
+        return jnp.zeros((), jnp.float32)
+
+
+class TerminationCost(AbstractCost):
+    """1 for a decision that ends the task, where its end is known."""
+
+    task: AbstractTask
+
+    def __call__(self, state: State, action: Float[Array, " action"], next_state: State) -> Float[Array, ""]:
+        """1 at the end."""
+        return jnp.where(self.task.terminated(state, action, next_state), VIOLATION, 0.0).astype(jnp.float32)

@@ -16,8 +16,8 @@ class Replay(eqx.Module):
     added: Int[Array, "*seeds"]  # how many were ever added
 
     @staticmethod
-    def empty(capacity: int, obs_dim: int, action_dim: int) -> "Replay":
-        """A buffer of `capacity` rows, all masked."""
+    def empty(capacity: int, obs_dim: int, action_dim: int, *, cost: bool = False) -> "Replay":
+        """A buffer of `capacity` rows, all masked; with a column for a cost that is to be learned."""
         obs = jnp.zeros((capacity, obs_dim), jnp.float32)
         no = jnp.zeros(capacity, bool)
         data = Transition(
@@ -27,6 +27,7 @@ class Replay(eqx.Module):
             next_obs=obs,
             terminated=no,
             truncated=no,
+            cost=jnp.zeros(capacity, jnp.float32) if cost else None,
         )
         return Replay(data, jnp.zeros((), jnp.int32))
 

@@ -192,3 +192,33 @@ def test_mbpo_stopped_in_the_middle_of_an_episode_of_a_simulator(sent, mbpo_refe
     result = resume(folder, environment)
     assert result.returncode == 0, result.stderr
     assert reproducible_rows(folder) == mbpo_reference
+
+
+TINY_POLICY = ["--decisions", "60", "--report-every", "20", "--episode-length", "15", "--ensemble.batch-size", "8"]
+TINY_POLICY += ["--ensemble.hidden", "8", "8", "--sac.hidden", "8", "8", "--sac.batch-size", "8"]
+LEARNED = ["--safety.budget", "0.9", "--safety.cost-model", "learned"]
+MODES = {
+    "safe": ["gp-icem", *SMALL_FLAGS, "--episodes", "4", "--env-kwargs", "speed_limit=1", *LEARNED],
+    "shield": ["mbpo", *TINY_POLICY, "--env-kwargs", "speed_limit=1", *LEARNED],
+    "drift": [
+        *("gp-icem", *SMALL_FLAGS, "--episodes", "4", "--replay-window", "9"),
+        *("--env-kwargs", "drift=mass", "drift_from=1", "drift_over=3", "drift_factor=2"),
+    ],
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", MODES)
+def test_killed_with_a_budget_a_shield_or_a_window(mode, environment, tmp_path):
+    """In the middle of the third iteration: what an episode has cost and what has drifted are as they were."""
+    argv = ["train", *MODES[mode], "--env", "pendulum", "--seeds", "2", "--no-tensorboard", "--out"]
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    subprocess.run(
+        [sys.executable, "-m", "sombrl", *argv, str(whole)], check=True, env=environment, capture_output=True
+    )
+    killed = run_signalled([*argv, folder], signal.SIGKILL, 50 if mode == "shield" else 15, environment)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    result = resume(folder, environment)
+    assert result.returncode == 0, result.stderr
+    assert reproducible_rows(folder) == reproducible_rows(whole)
+    assert ("safety/violations" in reproducible_rows(folder)[0]) == (mode != "drift")

@@ -97,6 +97,18 @@ NO_OFFLINE = {
     for name in ("offline", "offline_seed", "offline_order", "held_out")
 } | {"schedule=calibrated": "needs --offline, which is for mbpo, gp-icem and sim-fsvgd."}
 """What an algorithm lacks that learns from its own decisions alone."""
+
+
+def windowed(capacity: int, window: int | None, flag: str) -> int:
+    """Rows of replay: those of the window, which is a ring of that size; refuses one that is larger than the replay."""
+    if window is not None and window > capacity:
+        raise SombrlError(
+            f"--replay-window {window} is more than the {capacity} transitions that are kept: raise {flag}, or leave "
+            "--replay-window out."
+        )
+    return capacity if window is None else window
+
+
 EPISODIC = {
     "decisions": "is for algorithms that learn at every decision: give --episodes, not --decisions.",
     "report_every": "is for algorithms that learn at every decision: there is a report after every episode here.",

@@ -5,10 +5,11 @@ import math
 from typing import Annotated, Literal
 
 import tyro
+from annotated_types import Ge
 
-from sombrl.algorithms.base import EPISODIC, ONE_POLICY, Algorithm, Parts, Preset
+from sombrl.algorithms.base import EPISODIC, ONE_POLICY, Algorithm, Parts, Preset, windowed
 from sombrl.config.check import Configuration
-from sombrl.config.kinds import Before
+from sombrl.config.kinds import Advice, Before
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.horizon_value import HorizonValueConfig
 from sombrl.controllers.icem import ICEM, PRESET_FIELDS, ICEMConfig, cem
@@ -22,6 +23,7 @@ from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.exploration.config import ExploreConfig
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
+from sombrl.training.safety import SafetyConfig
 
 
 def _icem() -> ICEMConfig:
@@ -57,6 +59,9 @@ class GPICEMConfig(Configuration):
     icem: ICEMConfig = dataclasses.field(default_factory=_icem)
     mppi: MPPIConfig = dataclasses.field(default_factory=MPPIConfig)
     value: HorizonValueConfig = dataclasses.field(default_factory=HorizonValueConfig)
+    replay_window: Annotated[int, Ge(1), Advice("leave it out to learn from everything that is kept")] | None = None
+    """Learn from the last so many transitions alone, for a world that drifts (SW-OMBRL)."""
+    safety: SafetyConfig = dataclasses.field(default_factory=SafetyConfig)
 
 
 def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
@@ -65,14 +70,19 @@ def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
     require_vectors(spec, "gp-icem")
     if config.reward == "known" and task is None:
         raise SombrlError(f"the reward of {spec.name} is not known to sombrl: use --reward learned (or auto).")
+    capacity = windowed(config.gp.capacity, config.replay_window, "--gp.capacity")
     if ENDLESS > spec.episode_length > config.gp.capacity:
         raise SombrlError(
             f"an episode of {spec.episode_length} decisions does not fit the GP's capacity of {config.gp.capacity}: "
             "raise --gp.capacity, or shorten the episode with --episode-length or --action-repeat."
         )
     learn_task = config.reward == "learned" or task is None
-    learner: AbstractLearner = GPLearner(spec.obs_dim, spec.action_dim, learn_task, config.gp)
+    safety = config.safety.build(envs, setting, config.explore)
+    learns_cost = safety is not None and safety.learned
+    learner: AbstractLearner = GPLearner(spec.obs_dim, spec.action_dim, learn_task, config.gp, learns_cost)
     if config.model == "true":
+        if learns_cost:
+            raise SombrlError("--model true learns nothing, and so no cost: use --safety.cost-model known.")
         if not isinstance(envs, JaxEnvs) or task is None:
             raise SombrlError(
                 f"--model true needs one of sombrl's own worlds (`sombrl list envs`): {spec.name} is not one."
@@ -84,7 +94,8 @@ def build(config: GPICEMConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
         learner=learner,
         exploration=config.explore.build(setting, spec.obs_dim),
         controller=_controller(config, setting, spec.obs_dim, spec.action_dim),
-        capacity=config.gp.capacity,
+        capacity=capacity,
+        safety=safety,
         random_episodes=0 if config.model == "true" else 1,
         start_point=config.start_point,
     )

@@ -14,9 +14,9 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge
 
-from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts, Preset
+from sombrl.algorithms.base import NO_INFORMATION, Algorithm, Parts, Preset, windowed
 from sombrl.config.check import Configuration
-from sombrl.config.kinds import Before
+from sombrl.config.kinds import Advice, Before
 from sombrl.controllers.base import AbstractController
 from sombrl.controllers.decoupled import Decoupled
 from sombrl.controllers.horizon_value import HorizonValueConfig
@@ -24,12 +24,14 @@ from sombrl.controllers.icem import ICEM, PRESET_FIELDS, ICEMConfig
 from sombrl.controllers.planned_policy import PlanConfig, PlannedPolicy
 from sombrl.controllers.sac import SAC
 from sombrl.controllers.sac_config import STRONG_NETWORKS, SACConfig
+from sombrl.controllers.shield import Shield
 from sombrl.dynamics.ensemble import EnsembleConfig, EnsembleLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.guards import require_vectors
 from sombrl.exploration.config import ExploreConfig
 from sombrl.records import SombrlError
 from sombrl.settings import Setting
+from sombrl.training.safety import SafetyConfig
 
 
 def _explore() -> ExploreConfig:
@@ -87,6 +89,9 @@ class MBPOConfig(Configuration):
     icem: ICEMConfig = dataclasses.field(default_factory=ICEMConfig)
     value: HorizonValueConfig = dataclasses.field(default_factory=HorizonValueConfig)
     plan: PlanConfig = dataclasses.field(default_factory=PlanConfig)
+    replay_window: Annotated[int, Ge(1), Advice("leave it out to learn from everything that is kept")] | None = None
+    """Learn from the last so many transitions alone, for a world that drifts (SW-OMBRL)."""
+    safety: SafetyConfig = dataclasses.field(default_factory=SafetyConfig)
 
 
 def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
@@ -108,10 +113,19 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
         steps = (5 if steps is None else steps) * setting.longest
     ensemble = dataclasses.replace(config.ensemble, steps_per_fit=1 if steps is None else steps)
     value = config.value.build(setting, spec.obs_dim, spec.action_dim) if config.horizon_value == "fitted" else None
+    capacity = windowed(config.capacity, config.replay_window, "--capacity")
+    if not planning and capacity < config.sac.learning_starts:
+        raise SombrlError(
+            f"--replay-window {capacity} never holds the {config.sac.learning_starts} transitions that a policy begins "
+            "to learn with: raise it, or lower --sac.learning-starts."
+        )
+    safety = config.safety.build(envs, setting, config.explore)
     sac = SAC(spec.obs_dim, tuned(config.sac, config.explore))
     decoupled = config.explore.schedule == "decoupled" and config.explore.explore == "optimistic"
     if decoupled and config.controller != "sac":
         raise SombrlError("--schedule decoupled learns two policies and acts by them alone: use --controller sac.")
+    if decoupled and safety is not None and safety.constrains:
+        raise SombrlError("--schedule decoupled has no shield around its two policies: use --schedule auto here.")
     if decoupled and not setting.resets:
         raise SombrlError("--schedule decoupled: its policies take turns by episodes, so use --schedule auto here.")
     plans: dict[str, AbstractController] = {
@@ -119,12 +133,17 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
         "mppi": PlannedPolicy(sac, config.plan, "mppi"),
         "icem": PlannedPolicy(sac, config.plan, "icem"),
     }
+    if safety is not None and safety.constrains:
+        plans = {name: Shield.around(plan, config.safety.horizon, ahead=sac) for name, plan in plans.items()}
     name = "none" if config.controller == "sac" else config.controller.removeprefix("sac-")
     return Parts(
-        learner=EnsembleLearner(spec.obs_dim, spec.action_dim, True, ensemble),
+        learner=EnsembleLearner(
+            spec.obs_dim, spec.action_dim, True, ensemble, learn_cost=safety is not None and safety.learned
+        ),
         exploration=config.explore.build(setting, spec.obs_dim),
         controller=ICEM(config.icem, value) if planning else Decoupled(sac) if decoupled else plans[name],
-        capacity=config.capacity,
+        capacity=capacity,
+        safety=safety,
         online=not planning,
         plans={} if planning or decoupled else plans,
     )

@@ -4,13 +4,20 @@ import abc
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.networks.normaliser import Normalised
 from sombrl.networks.residual import Body
-from sombrl.records import State
+from sombrl.records import SombrlError, State
 from sombrl.replay import Replay
+
+
+class Watch(eqx.Module):
+    """What was foreseen of the cost at one decision."""
+
+    bound: Float[Array, ""]  # the upper bound of the cost of what is meant to be done
+    intervened: Bool[Array, ""]  # whether it was beyond the budget: a shield took over, or a planner found no plan
 
 
 class AbstractController(eqx.Module):
@@ -66,3 +73,9 @@ class AbstractController(eqx.Module):
         self, state: Any, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
     ) -> tuple[Float[Array, " plan"], Any]:
         """The planned action (hallucinated controls included) and the new state."""
+
+    def act_watched(
+        self, state: Any, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " plan"], Any, Watch]:
+        """`act` in an MDP with a limit to costs, and what was foreseen of them."""
+        raise SombrlError(f"{type(self).__name__} looks at no costs: put a Shield around it.")

@@ -12,10 +12,10 @@ from annotated_types import Ge, Interval
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.config.check import Configuration
-from sombrl.controllers.base import AbstractController
+from sombrl.controllers.base import AbstractController, Watch
 from sombrl.controllers.horizon_value import HorizonValue, ValueFit
 from sombrl.controllers.noise import sample_plans
-from sombrl.controllers.rollout import AbstractPlanValue, better_start, score_candidates
+from sombrl.controllers.rollout import AbstractPlanValue, better_start, score_candidates, watch, within_budget
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import SombrlError, State
 from sombrl.replay import Replay
@@ -184,7 +184,10 @@ class ICEM(AbstractController):
             for i, size in enumerate(config.sizes):
                 search = self._iterate(search, mdp, belief, state.value, size, jr.fold_in(noise_key, i), particle_key)
 
-        plan = search.best if config.execute == "best" else search.mean
+        plan = search.best
+        if config.execute == "mean":
+            options: dict[str, Any] = {"particles": config.particles, "key": jr.clone(particle_key)}
+            plan = within_budget(mdp, belief, search.mean, search.best, **options)
         return plan[0], ICEMState(
             plan=shift(plan),
             elites=jax.vmap(shift)(search.elites),
@@ -193,6 +196,15 @@ class ICEM(AbstractController):
             planned_return=search.best_score,
             value=None if state.value is None else state.value.after_decision(),
         )
+
+    def act_watched(
+        self, state: ICEMState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " plan"], ICEMState, Watch]:
+        """The plan's own cost is what is foreseen."""
+        act_key, watch_key = jr.split(key)
+        action, new = self.act(state, mdp, belief, key=act_key)
+        plan = jnp.concatenate([action[None], new.plan[:-1]])  # before it was shifted
+        return action, new, watch(mdp, belief, plan, particles=self.config.particles, key=watch_key)
 
     def progress(
         self, state: ICEMState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]

@@ -12,11 +12,12 @@ from jaxtyping import Array, Float, Int, Key
 
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import Advice
-from sombrl.controllers.base import AbstractController
+from sombrl.controllers.base import AbstractController, Watch
 from sombrl.controllers.horizon_value import HorizonValue, ValueFit
 from sombrl.controllers.icem import shift, weighted_moments
+from sombrl.controllers.limits import best_class
 from sombrl.controllers.noise import sample_plans
-from sombrl.controllers.rollout import AbstractPlanValue, better_start, score_candidates
+from sombrl.controllers.rollout import AbstractPlanValue, better_start, score_candidates, watch, within_budget
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import State
 from sombrl.replay import Replay
@@ -114,8 +115,8 @@ class MPPI(AbstractController):
             options: dict[str, Any] = {"particles": config.particles, "key": jr.clone(particle_key)}
             first, score = better_start(mdp, belief, first, state.value, **options)
 
-        def iterate(i: Any, carry: tuple[Array, ...]) -> tuple[Array, ...]:
-            mean, variance, best_score, num_nan = carry
+        def iterate(i: Any, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+            mean, variance, best_score, num_nan, best = carry
             key = jr.fold_in(noise_key, i)
             plans = sample_plans(mean, jnp.sqrt(variance), config.num_samples, config.noise_exponent, key=key)
             # Cloned, i.e. reused on purpose: all iterations of a decision use the same random numbers.
@@ -123,14 +124,18 @@ class MPPI(AbstractController):
             options: dict[str, Any] = {"particles": config.particles, "key": particles_key}
             scores = score_candidates(mdp, belief, plans, value=state.value, **options)
             finite = jnp.isfinite(scores)
-            new_mean, new_variance = weighted_moments(plans, softmax_weights(scores, config.temperature))
+            compared = scores if best is None else best_class(scores)
+            new_mean, new_variance = weighted_moments(plans, softmax_weights(compared, config.temperature))
             found = jnp.any(finite)  # otherwise the search keeps its distribution
             update = jnp.where(found, config.std_update, 0.0).astype(jnp.float32)
+            if best is not None:
+                best = jnp.where(jnp.max(scores) > best_score, plans[jnp.argmax(scores)], best)
             return (
                 jnp.where(found, new_mean, mean),
                 (1.0 - update) * variance + update * new_variance,
                 jnp.maximum(best_score, jnp.max(scores)),
                 num_nan + jnp.sum(~finite, dtype=jnp.int32),
+                best,
             )
 
         start = (
@@ -138,7 +143,19 @@ class MPPI(AbstractController):
             jnp.full_like(first, config.init_std**2),
             score,
             jnp.zeros((), jnp.int32),
+            None if mdp.limit is None else first,
         )
-        plan, _, best_score, num_nan = jax.lax.fori_loop(0, config.iterations, iterate, start)
+        plan, _, best_score, num_nan, best = jax.lax.fori_loop(0, config.iterations, iterate, start)
+        if best is not None:
+            plan = within_budget(mdp, belief, plan, best, particles=config.particles, key=jr.clone(particle_key))
         value = None if state.value is None else state.value.after_decision()
         return plan[0], MPPIState(shift(plan), num_nan, best_score, value)
+
+    def act_watched(
+        self, state: MPPIState, mdp: ImaginedMDP, belief: State, *, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " plan"], MPPIState, Watch]:
+        """The plan's own cost is what is foreseen."""
+        act_key, watch_key = jr.split(key)
+        action, new = self.act(state, mdp, belief, key=act_key)
+        plan = jnp.concatenate([action[None], new.plan[:-1]])  # before it was shifted
+        return action, new, watch(mdp, belief, plan, particles=self.config.particles, key=watch_key)

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
+from sombrl.controllers.base import Watch
+from sombrl.controllers.limits import beyond, lexicographic
 from sombrl.exploration.base import ImaginedMDP
 from sombrl.records import State
 
@@ -45,22 +47,39 @@ def imagined_return(
 
     The reward is 0 once the task has ended.
     """
+    return return_and_cost(mdp, state, actions, value=value, key=key)[0]
 
-    def step(carry: tuple[State, Array, Array], inputs: tuple[Array, Array]) -> tuple[Any, None]:
-        state, alive, total = carry
+
+def return_and_cost(
+    mdp: ImaginedMDP,
+    state: State,
+    actions: Float[Array, "horizon plan"],
+    *,
+    value: AbstractPlanValue | None = None,
+    key: Key[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, ""] | None]:
+    """`imagined_return`, and the upper bound of what the same trajectory costs, where there is a limit to that."""
+    limit = mdp.limit
+
+    def step(carry: tuple[State, Array, Array, Array | None], inputs: tuple[Array, Array]) -> tuple[Any, None]:
+        state, alive, total, cost = carry
         action, time = inputs
-        state, reward, discount = mdp.step(state, action, key=jr.fold_in(key, time))
+        next_state, reward, discount = mdp.step(state, action, key=jr.fold_in(key, time))
         # Not alive * reward alone: predictions after the end may be NaN, and 0 · NaN is NaN.
         earned = jnp.where(alive > 0, alive * reward, jnp.zeros_like(reward))
-        return (state, alive * discount, total + earned), None
+        if limit is not None and cost is not None:
+            bound = limit.bound(mdp.dynamics, state, mdp.env_action(action), next_state)
+            cost = cost + jnp.where(alive > 0, bound, jnp.zeros_like(bound))  # not discounted
+        return (next_state, alive * discount, total + earned, cost), None
 
     # Times, not split keys: vmap transposes an array of keys, which `jax_debug_key_reuse` takes for reuse.
     times = jnp.arange(actions.shape[0], dtype=jnp.int32)
-    start = (state, jnp.ones((), actions.dtype), jnp.zeros((), actions.dtype))
-    (state, alive, total), _ = jax.lax.scan(step, start, (actions, times))
+    zero = jnp.zeros((), actions.dtype)
+    start = (state, jnp.ones((), actions.dtype), zero, None if limit is None else zero)
+    (state, alive, total, cost), _ = jax.lax.scan(step, start, (actions, times))
     if value is not None:
         total = total + jnp.where(alive > 0, alive * value(state, actions.shape[0]), jnp.zeros_like(total))
-    return total
+    return total, cost
 
 
 def score_candidates(
@@ -76,15 +95,44 @@ def score_candidates(
 
     Every candidate uses the same random numbers, so differences between scores are differences between
     candidates. A deterministic MDP needs one particle only. A return that is not finite scores -inf: otherwise
-    a diverging model could win with +inf.
+    a diverging model could win with +inf. Where there is a limit to costs, candidates beyond it lose (limits.py).
     """
     keys = jr.split(key, particles if mdp.stochastic else 1)
 
-    def score(actions: Array) -> Array:
-        return jnp.mean(jax.vmap(lambda k: imagined_return(mdp, state, actions, value=value, key=k))(keys))
+    def score(actions: Array) -> tuple[Array, Array | None]:
+        returns, costs = jax.vmap(lambda k: return_and_cost(mdp, state, actions, value=value, key=k))(keys)
+        return jnp.mean(returns), None if costs is None else jnp.mean(costs)
 
-    scores = jax.vmap(score)(candidates)
-    return jnp.where(jnp.isfinite(scores), scores, -jnp.inf)
+    scores, costs = jax.vmap(score)(candidates)
+    scores = jnp.where(jnp.isfinite(scores), scores, -jnp.inf)
+    return scores if mdp.limit is None or costs is None else lexicographic(scores, costs, mdp.limit.budget)
+
+
+def watch(
+    mdp: ImaginedMDP, state: State, plan: Float[Array, "horizon plan"], *, particles: int, key: Key[Array, ""]
+) -> Watch:
+    """The upper bound of what a plan costs, and whether it is beyond the budget."""
+    assert mdp.limit is not None, "there is nothing to watch without a limit"
+    keys = jr.split(key, particles if mdp.stochastic else 1)
+    _, bounds = jax.vmap(lambda k: return_and_cost(mdp, state, plan, key=k))(keys)
+    bound = jnp.mean(jnp.asarray(bounds))
+    return Watch(bound, ~(bound <= mdp.limit.budget))  # NaN is beyond
+
+
+def within_budget(
+    mdp: ImaginedMDP,
+    state: State,
+    wanted: Float[Array, "horizon plan"],
+    best: Float[Array, "horizon plan"],
+    *,
+    particles: int,
+    key: Key[Array, ""],
+) -> Float[Array, "horizon plan"]:
+    """A mean of plans that are within the budget need not be: the best of them instead, where it is beyond."""
+    if mdp.limit is None:
+        return wanted
+    score = score_candidates(mdp, state, wanted[None], particles=particles, key=key)[0]
+    return jnp.where(beyond(score) | ~jnp.isfinite(score), best, wanted)
 
 
 def better_start(

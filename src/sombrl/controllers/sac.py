@@ -202,7 +202,7 @@ class SAC(AbstractController):
         """The random numbers of a block. Drawn for all blocks at once, outside their loop."""
         config = self.config
         real = replay.sample(size * config.batch_size, key=role_key(key, "batch"))
-        real = eqx.tree_at(lambda rows: rows.reward, real, mdp.task_weight * real.reward)
+        real = dataclasses.replace(real, reward=mdp.task_weight * real.reward, cost=None)
 
         def normal(role: Role, rows: int) -> Array:
             return jr.normal(role_key(key, role), (rows, mdp.action_dim), jnp.float32)

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from sombrl.records import AbstractTask, Prediction, State
+from sombrl.records import AbstractCost, AbstractTask, Prediction, State
 from sombrl.replay import Replay
 
 
@@ -118,3 +118,7 @@ class AbstractLearner(eqx.Module):
     @abc.abstractmethod
     def task(self, state: Any) -> AbstractTask | None:
         """The learned task (reward and termination), or None when the environment's own is used."""
+
+    def cost(self, state: Any) -> AbstractCost | None:
+        """The learned cost, or None when it is known or not asked for."""
+        return None

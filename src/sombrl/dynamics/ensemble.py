@@ -22,7 +22,7 @@ from sombrl.dynamics.base import AbstractDrawable, AbstractLearner, AbstractResa
 from sombrl.networks.mlp import MLP, soft_reset, stacked
 from sombrl.networks.normaliser import RunningNormaliser
 from sombrl.numerics import safe_sqrt
-from sombrl.records import AbstractTask, Prediction, SombrlError, Transition
+from sombrl.records import AbstractCost, AbstractTask, Prediction, SombrlError, Transition
 from sombrl.replay import Replay
 
 TargetName = Literal["delta", "absolute"]
@@ -70,7 +70,7 @@ class EnsembleConfig(Configuration, prefix="ensemble"):
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-    """The layout of a member's output: means of state and reward, their stds, a logit of termination."""
+    """The layout of a member's output: means of state, reward and cost, their stds, a logit of termination."""
 
     state_dim: int
     reward: bool
@@ -78,11 +78,12 @@ class Heads:
     learn_std: bool
     noise_floor: float
     target: TargetName
+    cost: bool = False
 
     @property
     def targets(self) -> int:
-        """Regressed numbers: the state, then the reward."""
-        return self.state_dim + self.reward
+        """Regressed numbers: the state, then the reward, then the cost."""
+        return self.state_dim + self.reward + self.cost
 
     @property
     def size(self) -> int:
@@ -158,7 +159,7 @@ class EnsembleDynamics(AbstractVectorDynamics, AbstractDrawable, AbstractResampl
         ensemble, output = self.ensemble, self.ensemble(state, action)
         dims, scale = ensemble.heads.state_dim, ensemble.scale
         disagreement = _std_over_members(output.mean)
-        task_std = disagreement[dims:]
+        task_std = disagreement[dims : dims + ensemble.heads.reward]
         if output.termination is not None:
             ending = _std_over_members(jax.nn.sigmoid(output.termination))  # a probability has no units
             task_std = jnp.concatenate([task_std, ending[None]])
@@ -222,6 +223,24 @@ class EnsembleTask(AbstractTask):
         return jnp.zeros((), bool) if logits is None else jnp.asarray(jnp.mean(jax.nn.sigmoid(logits)) > 0.5)
 
 
+class EnsembleCost(AbstractCost):
+    """The cost as the members' mean, and their disagreement on it."""
+
+    ensemble: Ensemble
+
+    def __call__(
+        self, state: Float[Array, " state"], action: Float[Array, " action"], next_state: Float[Array, " state"]
+    ) -> Float[Array, ""]:
+        """E[c | x, u], at least 0."""
+        mean = jnp.mean(self.ensemble(state, action).mean, axis=0)
+        return jnp.maximum(self.ensemble.outputs.denormalise(mean)[self.ensemble.heads.targets - 1], 0.0)
+
+    def std(self, state: Float[Array, " state"], action: Float[Array, " action"]) -> Float[Array, ""]:
+        """The std over members, in units of the cost."""
+        last = self.ensemble.heads.targets - 1
+        return _std_over_members(self.ensemble(state, action).mean[:, last]) * self.ensemble.outputs.std[last]
+
+
 class EnsembleLearner(AbstractLearner):
     """Gradient steps on replay batches."""
 
@@ -230,6 +249,7 @@ class EnsembleLearner(AbstractLearner):
     action_dim: int
     learn_task: bool  # also fit the reward, and the termination if the config says so
     config: EnsembleConfig
+    learn_cost: bool = False  # also fit the cost
 
     def __check_init__(self) -> None:
         """Refuse to learn the termination of a known task."""
@@ -247,6 +267,7 @@ class EnsembleLearner(AbstractLearner):
             learn_std=config.learn_std,
             noise_floor=config.noise_floor,
             target=config.target,
+            cost=self.learn_cost,
         )
 
     @property
@@ -302,6 +323,8 @@ class EnsembleLearner(AbstractLearner):
         y = rows.next_obs - rows.obs if self.config.target == "delta" else rows.next_obs
         if self.learn_task:
             y = jnp.concatenate([y, rows.reward[..., None]], axis=-1)
+        if self.learn_cost and rows.cost is not None:
+            y = jnp.concatenate([y, rows.cost[..., None]], axis=-1)
         inputs = ensemble.inputs.update(x.reshape(-1, x.shape[-1]))
         outputs = ensemble.outputs.update(y.reshape(-1, y.shape[-1]))
         x, y = _over_rows(inputs.normalise, x), _over_rows(outputs.normalise, y)
@@ -346,6 +369,10 @@ class EnsembleLearner(AbstractLearner):
         """Reward and termination, if they are learned."""
         return EnsembleTask(state.ensemble) if self.learn_task else None
 
+    def cost(self, state: EnsembleState) -> EnsembleCost | None:
+        """The cost, if it is learned."""
+        return EnsembleCost(state.ensemble) if self.learn_cost else None
+
     def _members(self, key: Key[Array, ""]) -> MLP:
         inputs, config = self.state_dim + self.action_dim, self.config
 
@@ -379,7 +406,7 @@ class EnsembleLearner(AbstractLearner):
         over_rows = jax.vmap(row_loss, in_axes=(None, 0, 0, 0))
         losses = jax.vmap(over_rows, in_axes=(0, shared, shared, shared))(members, x, y, ended)
         losses = jnp.mean(losses, axis=(0, 1))  # per output
-        state, reward, end = jnp.split(losses, [self.state_dim, heads.targets])
+        state, reward, end = jnp.split(losses, [self.state_dim, heads.targets])  # the cost counts as the reward does
         total = jnp.sum(state) + self.config.reward_loss_weight * jnp.sum(reward) + jnp.sum(end)
         metrics = {"model/loss": total / losses.shape[0], "model/state_loss": jnp.mean(state)}
         if heads.reward:

@@ -24,7 +24,7 @@ from sombrl.config.check import Configuration
 from sombrl.config.kinds import Before
 from sombrl.dynamics.base import AbstractDrawable, AbstractInformed, AbstractLearner, AbstractVectorDynamics
 from sombrl.dynamics.gp_posterior import Pivots, Posterior, condition, log_marginal_likelihood
-from sombrl.records import AbstractTask, Prediction
+from sombrl.records import AbstractCost, AbstractTask, Prediction
 from sombrl.replay import Replay
 from sombrl.theory.kernels import KERNELS, AbstractPriorDraw, KernelName, draw_prior
 
@@ -252,6 +252,23 @@ class LearnedTask(AbstractTask):
         return self.function.mean(jnp.concatenate([state, action]), self.state_dim + 1) > 0.5
 
 
+class LearnedCost(AbstractCost):
+    """The cost as the posterior mean of one more GP, with its σ."""
+
+    function: GPFunction
+    output: int = eqx.field(static=True)
+
+    def __call__(
+        self, state: Float[Array, " state"], action: Float[Array, " action"], next_state: Float[Array, " state"]
+    ) -> Float[Array, ""]:
+        """E[c | x, u], at least 0."""
+        return jnp.maximum(self.function.mean(jnp.concatenate([state, action]), self.output), 0.0)
+
+    def std(self, state: Float[Array, " state"], action: Float[Array, " action"]) -> Float[Array, ""]:
+        """σ of the cost, in its units."""
+        return self.function.std(jnp.concatenate([state, action]), self.output)
+
+
 class GPLearner(AbstractLearner):
     """Fits the GPs to everything in the replay."""
 
@@ -260,11 +277,12 @@ class GPLearner(AbstractLearner):
     action_dim: int
     learn_task: bool  # also fit reward and termination
     config: GPConfig
+    learn_cost: bool = False  # also fit the cost
 
     @property
     def num_outputs(self) -> int:
-        """s' - s, and with learn_task the reward and the termination."""
-        return self.state_dim + (2 if self.learn_task else 0)
+        """s' - s, with learn_task the reward and the termination, and with learn_cost the cost."""
+        return self.state_dim + (2 if self.learn_task else 0) + self.learn_cost
 
     def init(self, *, key: Key[Array, ""]) -> GPState:
         """The prior."""
@@ -296,6 +314,8 @@ class GPLearner(AbstractLearner):
         rows_out = data.next_obs - data.obs
         if self.learn_task:
             rows_out = jnp.concatenate([rows_out, data.reward[:, None], data.terminated[:, None]], axis=1)
+        if self.learn_cost and data.cost is not None:
+            rows_out = jnp.concatenate([rows_out, data.cost[:, None]], axis=1)
         mask = replay.mask
 
         overwritten = replay.added > replay.capacity  # then pivots may point to rows that are gone
@@ -410,6 +430,10 @@ class GPLearner(AbstractLearner):
     def task(self, state: GPState) -> LearnedTask | None:
         """Reward and termination, if they are learned."""
         return LearnedTask(state.function, self.state_dim) if self.learn_task else None
+
+    def cost(self, state: GPState) -> LearnedCost | None:
+        """The cost, if it is learned."""
+        return LearnedCost(state.function, self.num_outputs - 1) if self.learn_cost else None
 
     def _function(
         self, hyper: Hyperparameters, inputs: Normaliser, outputs: Normaliser, posterior: Posterior

@@ -34,25 +34,25 @@ class TrueDynamics(AbstractVectorDynamics):
 
 
 class TrueLearner(AbstractLearner):
-    """Has nothing to learn."""
+    """Has nothing to learn; its state counts the fits, one before every episode, for worlds that drift."""
 
     double_precision: ClassVar[bool] = False
     world: AbstractWorld
     action_repeat: int = eqx.field(static=True)
 
     def init(self, *, key: Key[Array, ""]) -> Float[Array, ""]:
-        """Nothing (a number, because a state must have a leaf)."""
+        """No fits."""
         return jnp.zeros(())
 
     def fit(
         self, state: Float[Array, ""], replay: Replay, *, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-        """Nothing to fit."""
-        return state, {}
+        """Nothing to fit: another episode begins."""
+        return state + 1.0, {}
 
     def dynamics(self, state: Float[Array, ""]) -> TrueDynamics:
-        """The world."""
-        return TrueDynamics(self.world.without_noise(), self.action_repeat)
+        """The world as it is in the episode that the last fit was for."""
+        return TrueDynamics(self.world.without_noise().in_episode(state - 1.0), self.action_repeat)
 
     def task(self, state: Float[Array, ""]) -> AbstractTask | None:
         """The environment's own."""

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree, UInt
 
 from sombrl.envs.interface import ENDLESS, AbstractEnvs, EnvSpec, Step
-from sombrl.records import AbstractTask, SombrlError
+from sombrl.records import AbstractCost, AbstractTask, SombrlError
 
 __all__ = ["ENDLESS", "AbstractEnvs", "AbstractWorld", "EnvSpec", "Step"]
 
@@ -44,6 +44,14 @@ class AbstractWorld(eqx.Module):
 
     def draw_trail(self, states: Sequence[PyTree], axes: Any) -> None:
         """Add the states of an episode so far to the drawing. By default it adds nothing."""
+
+    def cost(self, action_repeat: int) -> AbstractCost | None:
+        """The known cost on observations, judged by where a decision leads; None where nothing is to be avoided."""
+        return None
+
+    def in_episode(self, episode: UInt[Array, ""] | Float[Array, ""]) -> "AbstractWorld":
+        """The world as it is in an episode: itself, unless it drifts."""
+        return self
 
     def downstream(self, action_repeat: int) -> dict[str, AbstractTask]:
         """Other tasks in the same dynamics, by name. By default there are none."""

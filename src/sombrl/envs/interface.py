@@ -11,7 +11,7 @@ import numpy as np
 from sombrl.envs.layout import ObsLayout, one_vector
 
 if TYPE_CHECKING:
-    from sombrl.records import AbstractTask
+    from sombrl.records import AbstractCost, AbstractTask
 
 ENDLESS = 1_000_000_000
 """The episode length, in decisions, of an environment without a time limit."""
@@ -52,6 +52,7 @@ class Step:
     reward: np.ndarray  # [seeds] float64, summed over the repeated frames
     terminated: np.ndarray  # [seeds] bool
     truncated: np.ndarray  # [seeds] bool
+    cost: np.ndarray | None = None  # [seeds] float64, as the simulator reports it; NaN where it does not
 
 
 class AbstractEnvs(abc.ABC):
@@ -67,6 +68,8 @@ class AbstractEnvs(abc.ABC):
     task: "AbstractTask | None"  # the known reward and termination, or None: then they are learned
     downstream: "Mapping[str, AbstractTask]" = types.MappingProxyType({})
     """Other tasks one may plan for in the same dynamics, by name."""
+    cost: "AbstractCost | None" = None
+    """What is to be avoided beside the reward, where it is known as a function of observations."""
 
     def reset(self, episode: int) -> np.ndarray:
         """Start episode number `episode` on every seed; the observations, [seeds, obs]."""

@@ -56,6 +56,7 @@ class JaxEnvs(AbstractEnvs):
         self.spec = EnvSpec(name, world.obs_dim, world.action_dim, length, repeat, optimal)
         self.task = world.task(repeat)
         self.downstream = world.downstream(repeat)
+        self.cost = world.cost(repeat)
         if self.task is not None and self._cost > 0:
             bound = (self._bound,) * world.action_dim
             self.task = ActionCost(self.task, self._cost, tuple(-b for b in bound), bound, repeat)
@@ -175,12 +176,13 @@ def _compile(world: AbstractWorld, repeat: int, cost: float, bound: float) -> Pr
         _, noise_key = _row_keys(counters[0], counters[1])
         keys = jr.split(jr.fold_in(noise_key, counters[2]), repeat)
         price = cost * norm(bound * action)
+        here = world.in_episode(counters[1])
 
         def frame(carry: tuple[PyTree, Array, Array], inputs: tuple[Array, Array]) -> tuple[Any, None]:
             state, total, ended = carry
             index, key = inputs
             runs = (index < counters[3]) & ~ended
-            moved, reward, ends = world.step(state, action, key=key)
+            moved, reward, ends = here.step(state, action, key=key)
             state = jax.tree.map(lambda new, old: jnp.where(runs, new, old), moved, state)
             total = total + jnp.where(runs, reward - price, 0.0)
             return (state, total, ended | (runs & ends)), None

@@ -19,6 +19,7 @@ class JoinedEnvs(AbstractEnvs):
         if len({shard.spec for shard in shards}) != 1:
             raise SombrlError(f"environments of different kinds cannot be stepped as one: {[x.spec for x in shards]}.")
         self.shards, self.spec, self.task = list(shards), shards[0].spec, shards[0].task
+        self.cost = shards[0].cost
         self.seeds = [seed for shard in shards for seed in shard.seeds]
         self._ends = np.cumsum([len(shard.seeds) for shard in shards])[:-1]
 
@@ -30,7 +31,7 @@ class JoinedEnvs(AbstractEnvs):
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         # All are asked before any is waited for: the worker processes of different shards work in parallel.
         steps = [wait() for wait in self._each(lambda shard, *cut: shard.begin_step(*cut), actions, active)]
-        fields = ("obs", "reward", "terminated", "truncated")
+        fields = ("obs", "reward", "terminated", "truncated", *(("cost",) if steps[0].cost is not None else ()))
         return Step(*(np.concatenate([getattr(step, field) for step in steps]) for field in fields))
 
     @override

@@ -9,9 +9,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from sombrl.envs.base import AbstractWorld
+from sombrl.envs.drift import Drift, drifted
 from sombrl.envs.guards import check_cost
+from sombrl.envs.hinge import hinge
 from sombrl.envs.noise import Noise
-from sombrl.records import AbstractTask, SombrlError
+from sombrl.records import AbstractCost, AbstractTask, SombrlError
 
 POWER, GRAVITY = 0.0015, 0.0025
 MIN_POSITION, MAX_POSITION, MAX_SPEED = -1.2, 0.6, 0.07
@@ -29,6 +31,10 @@ class MountainCar(AbstractWorld):
       of 200 frames. True, Gymnasium's: the goal ends the episode, at most 999 frames.
     - `noise`, `noise_std`, `noise_growth`: noise on every frame (noise.py), `noise_std` in units of 0.01 for x and
       0.001 for v.
+    - `cliff`: where the ground ends on the left; costs from `cost_margin` to the right of it, 1 at it (hinge.py). None:
+      there is no cost.
+    - `drift`, `drift_from`, `drift_over`, `drift_factor`: "torque" or "mass" is multiplied by a factor from episode
+      `drift_from` on, within `drift_over` episodes (drift.py).
     """
 
     obs_dim: ClassVar[int] = 2
@@ -37,6 +43,9 @@ class MountainCar(AbstractWorld):
     action_cost: float = eqx.field(static=True)
     terminates: bool = eqx.field(static=True)
     noise: Noise
+    cliff: float | None = eqx.field(static=True)
+    cost_margin: float = eqx.field(static=True)
+    drift: Drift
 
     def __init__(
         self,
@@ -45,9 +54,20 @@ class MountainCar(AbstractWorld):
         noise: str = "none",
         noise_std: float | int = 0.0,
         noise_growth: float | int = 0.0,
+        cliff: float | int | None = None,
+        cost_margin: float | int = 0.1,
+        drift: str = "none",
+        drift_from: int = 10,
+        drift_over: int = 1,
+        drift_factor: float | int = 0.5,
     ):
         self.action_cost = check_cost(action_cost)
         self.noise = Noise(noise, noise_std, noise_growth)
+        if cliff is not None and not (isinstance(cliff, float | int) and MIN_POSITION <= cliff <= -0.6):
+            raise SombrlError(f"cliff must lie between {MIN_POSITION} and -0.6, where the car starts, not {cliff!r}.")
+        self.cliff = None if cliff is None else float(cliff)
+        self.cost_margin = check_cost(cost_margin, "cost_margin")
+        self.drift = Drift(drift, drift_from, drift_over, drift_factor)
         if not isinstance(terminates, bool):
             raise SombrlError(f"terminates must be True or False, not {terminates!r}.")
         self.terminates = terminates
@@ -67,7 +87,7 @@ class MountainCar(AbstractWorld):
     ) -> tuple[Float[Array, " state"], Float[Array, ""], Bool[Array, ""]]:
         """One frame; the left wall stops the car, the right one only holds it (there it can rest)."""
         force = _force(action)
-        velocity = state[1] + POWER * force - GRAVITY * jnp.cos(3.0 * state[0])
+        velocity = state[1] + POWER * self.drift.applied(force) - GRAVITY * jnp.cos(3.0 * state[0])
         velocity = jnp.clip(velocity, -MAX_SPEED, MAX_SPEED)
         position = state[0] + velocity
         if self.noise.kind != "none":
@@ -91,7 +111,8 @@ class MountainCar(AbstractWorld):
 
     def without_noise(self) -> "MountainCar":
         """The same car, undisturbed."""
-        return MountainCar(self.action_cost, self.terminates)
+        options: dict[str, Any] = {"cliff": self.cliff, "cost_margin": self.cost_margin} | self.drift.options
+        return MountainCar(self.action_cost, self.terminates, **options)
 
     def infer(self, obs: Float[Array, " obs"]) -> Float[Array, " state"]:
         """The observation is the state."""
@@ -100,6 +121,14 @@ class MountainCar(AbstractWorld):
     def task(self, action_repeat: int) -> AbstractTask:
         """The known reward and termination on observations."""
         return MountainCarTask(self, action_repeat)
+
+    def in_episode(self, episode: Any) -> "MountainCar":
+        """The world with the torque and the mass of an episode."""
+        return drifted(self, self.drift, episode)
+
+    def cost(self, action_repeat: int) -> AbstractCost | None:
+        """Of the cliff, if there is one."""
+        return None if self.cliff is None else MountainCarCliff(self.cliff, self.cost_margin)
 
     def downstream(self, action_repeat: int) -> dict[str, AbstractTask]:
         """Be on the right hill, or on the left one."""
@@ -150,6 +179,19 @@ class MountainCarTask(AbstractTask):
     ) -> Bool[Array, ""]:
         """At the goal, if the world terminates."""
         return at_goal(next_state) & self.world.terminates
+
+
+class MountainCarCliff(AbstractCost):
+    """The cost of where a decision leads."""
+
+    cliff: float = eqx.field(static=True)
+    margin: float = eqx.field(static=True)
+
+    def __call__(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Float[Array, ""]:
+        """1 at the cliff."""
+        return hinge(-next_state[0], -self.cliff, self.margin)
 
 
 class MountainCarGoal(AbstractTask):

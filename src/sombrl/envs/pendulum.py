@@ -9,10 +9,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from sombrl.envs.base import AbstractWorld
+from sombrl.envs.drift import Drift, drifted
 from sombrl.envs.guards import check_choice, check_cost
+from sombrl.envs.hinge import check_limit, hinge
 from sombrl.envs.noise import Noise
 from sombrl.envs.tolerance import tolerance
-from sombrl.records import AbstractTask
+from sombrl.records import AbstractCost, AbstractTask
 
 GRAVITY, MASS, LENGTH, DT = 10.0, 1.0, 1.0, 0.05
 MAX_TORQUE, MAX_SPEED = 2.0, 8.0
@@ -30,6 +32,9 @@ class Pendulum(AbstractWorld):
     - `action_cost`: c. Left out, it is Gymnasium's 0.001 for the dense reward and 0 for the sparse one.
     - `noise`, `noise_std`, `noise_growth`: noise on every frame (noise.py), `noise_std` rad/s on ω and 0.05 of
       that in rad on θ.
+    - `speed_limit`: costs from `cost_margin` rad/s below it, 1 at it (hinge.py); None: there is no cost.
+    - `drift`, `drift_from`, `drift_over`, `drift_factor`: "torque" or "mass" is multiplied by a factor from episode
+      `drift_from` on, within `drift_over` episodes (drift.py).
     """
 
     obs_dim: ClassVar[int] = 3
@@ -40,6 +45,9 @@ class Pendulum(AbstractWorld):
     reward: str = eqx.field(static=True)
     action_cost: float = eqx.field(static=True)
     noise: Noise
+    speed_limit: float | None = eqx.field(static=True)
+    cost_margin: float = eqx.field(static=True)
+    drift: Drift
 
     def __init__(
         self,
@@ -49,12 +57,21 @@ class Pendulum(AbstractWorld):
         noise: str = "none",
         noise_std: float | int = 0.0,
         noise_growth: float | int = 0.0,
+        speed_limit: float | int | None = None,
+        cost_margin: float | int = 1.0,
+        drift: str = "none",
+        drift_from: int = 10,
+        drift_over: int = 1,
+        drift_factor: float | int = 0.5,
     ):
         self.start = check_choice(start, "start", ("hanging", "random"))
         self.reward = check_choice(reward, "reward", ("dense", "sparse"))
         default = DENSE_COST if reward == "dense" else 0.0
         self.action_cost = check_cost(default if action_cost is None else action_cost)
         self.noise = Noise(noise, noise_std, noise_growth)
+        self.speed_limit = check_limit(speed_limit, "speed_limit")
+        self.cost_margin = check_cost(cost_margin, "cost_margin")
+        self.drift = Drift(drift, drift_from, drift_over, drift_factor)
 
     def reset(self, *, key: Key[Array, ""]) -> Float[Array, " state"]:
         """θ = π at rest, or θ ~ U(−π, π), ω ~ U(−1, 1)."""
@@ -68,7 +85,8 @@ class Pendulum(AbstractWorld):
         """One frame of 0.05 s (semi-implicit Euler); it never ends by itself."""
         theta, omega = state[0], state[1]
         torque = _torque(action)
-        acceleration = 1.5 * GRAVITY / LENGTH * jnp.sin(theta) + 3.0 / (MASS * LENGTH**2) * torque
+        pushed = self.drift.applied(torque)
+        acceleration = 1.5 * GRAVITY / LENGTH * jnp.sin(theta) + 3.0 / (MASS * LENGTH**2) * pushed
         next_omega = jnp.clip(omega + acceleration * DT, -MAX_SPEED, MAX_SPEED)
         next_theta = theta + next_omega * DT
         if self.noise.kind != "none":
@@ -94,7 +112,9 @@ class Pendulum(AbstractWorld):
 
     def without_noise(self) -> "Pendulum":
         """The same pendulum, undisturbed."""
-        return Pendulum(self.start, self.reward, self.action_cost)
+        limit = {"speed_limit": self.speed_limit, "cost_margin": self.cost_margin}
+        options: dict[str, Any] = limit | self.drift.options
+        return Pendulum(self.start, self.reward, self.action_cost, **options)
 
     def infer(self, obs: Float[Array, " obs"]) -> Float[Array, " state"]:
         """(θ, ω)."""
@@ -103,6 +123,14 @@ class Pendulum(AbstractWorld):
     def task(self, action_repeat: int) -> AbstractTask:
         """The known reward on observations."""
         return PendulumTask(self, action_repeat)
+
+    def in_episode(self, episode: Any) -> "Pendulum":
+        """The world with the torque and the mass of an episode."""
+        return drifted(self, self.drift, episode)
+
+    def cost(self, action_repeat: int) -> AbstractCost | None:
+        """Of speed, with a speed limit."""
+        return None if self.speed_limit is None else PendulumSpeed(self.speed_limit, self.cost_margin)
 
     def downstream(self, action_repeat: int) -> dict[str, AbstractTask]:
         """Balance upright, rest hanging, or turn at 6 rad/s."""
@@ -145,6 +173,19 @@ class PendulumTask(AbstractTask):
     ) -> Bool[Array, ""]:
         """Never."""
         return jnp.zeros((), bool)
+
+
+class PendulumSpeed(AbstractCost):
+    """The cost of |ω| after a decision."""
+
+    limit: float = eqx.field(static=True)
+    margin: float = eqx.field(static=True)
+
+    def __call__(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Float[Array, ""]:
+        """1 at the limit."""
+        return hinge(jnp.abs(next_state[2]), self.limit, self.margin)
 
 
 class PendulumGoal(AbstractTask):

@@ -12,7 +12,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from sombrl.envs.base import AbstractWorld
+from sombrl.envs.drift import Drift, drifted
 from sombrl.envs.guards import check_choice, check_cost
+from sombrl.envs.hinge import check_limit, hinge
 from sombrl.envs.rc_car_dynamics import (
     CARS,
     DEFAULTS,
@@ -29,7 +31,7 @@ from sombrl.envs.rc_car_dynamics import (
 from sombrl.envs.rc_car_picture import draw_car, draw_field, draw_path
 from sombrl.envs.rc_car_picture import draw_trajectory as draw_trajectory
 from sombrl.numerics import safe_sqrt
-from sombrl.records import AbstractTask, SombrlError
+from sombrl.records import AbstractCost, AbstractTask, SombrlError
 
 Pose = tuple[float, float, float]
 
@@ -37,6 +39,7 @@ START: Pose = (1.42, -1.04, math.pi)  # m, m, rad
 START_POSITION, START_HEADING = 0.1, 0.1 * math.pi  # half widths of the uniform distributions round it
 START_VELOCITY = (0.005, 0.005, 0.02)  # standard deviations
 GOAL: Pose = (0.0, 0.0, 0.0)
+FENCED = 1.6  # m: a fence encloses every start
 BOUND, TAIL = 0.1, 9.0  # parked within D <= 0.1; at one margin beyond, the reward is 1/(1 + 9) = 0.1
 OBSERVATION_NOISE = tuple(0.1 * math.exp(power) for power in (-4.5, -4.5, -4.0, -2.5, -2.5, -1.0))
 """Standard deviations of a measured (x, y, θ, vx, vy, ω)."""
@@ -71,6 +74,10 @@ class RCCar(AbstractWorld):
     - `control_cost`: as above.
     - `stack`: "legacy" shows the past actions a frame late, as the published loop does: the newest is missing.
     - `start_spread`: a factor on the published scatter of the start pose.
+    - `fence`: half the side of a square fence round the goal, in m, above 1.6; costs from `cost_margin` inside it, 1 at
+      it (hinge.py). None: there is no cost.
+    - `drift`, `drift_from`, `drift_over`, `drift_factor`: "torque" or "mass" is multiplied by a factor from episode
+      `drift_from` on, within `drift_over` episodes (drift.py).
     """
 
     action_dim: ClassVar[int] = 2
@@ -85,6 +92,9 @@ class RCCar(AbstractWorld):
     control_cost: float = eqx.field(static=True)
     stack: str = eqx.field(static=True)
     start_spread: float = eqx.field(static=True)
+    fence: float | None = eqx.field(static=True)
+    cost_margin: float = eqx.field(static=True)
+    drift: Drift
 
     def __init__(
         self,
@@ -97,6 +107,12 @@ class RCCar(AbstractWorld):
         control_cost: float | int = 0.005,
         stack: str = "corrected",
         start_spread: float | int = 1.0,
+        fence: float | int | None = None,
+        cost_margin: float | int = 0.2,
+        drift: str = "none",
+        drift_from: int = 10,
+        drift_over: int = 1,
+        drift_factor: float | int = 0.5,
     ):
         self.margin_factor = check_cost(margin_factor, "margin_factor")
         if self.margin_factor == 0.0:
@@ -114,6 +130,9 @@ class RCCar(AbstractWorld):
         self.control_cost = check_cost(control_cost, "control_cost")
         self.stack = check_choice(stack, "stack", ("corrected", "legacy"))
         self.start_spread = check_cost(start_spread, "start_spread")
+        self.fence = check_limit(fence, "fence", least=FENCED)
+        self.cost_margin = check_cost(cost_margin, "cost_margin")
+        self.drift = Drift(drift, drift_from, drift_over, drift_factor)
 
     @property
     def obs_dim(self) -> int:  # type: ignore[override]  # a class variable in the contract; here it depends
@@ -124,6 +143,15 @@ class RCCar(AbstractWorld):
     def parameters(self) -> CarParameters:
         """Of the true car."""
         return DEFAULTS[self.fidelity, self.car]
+
+    @property
+    def _drifted(self) -> CarParameters:
+        """Those of the episode at hand."""
+        if self.drift.now is None:
+            return self.parameters
+        force, mass = self.drift.of("torque"), self.drift.of("mass")
+        p = self.parameters
+        return dataclasses.replace(p, c_m_1=p.c_m_1 * force, m=p.m * mass, i_com=p.i_com * mass)
 
     def reset(self, *, key: Key[Array, ""]) -> CarState:
         """Near the start pose, nearly at rest, with no action pending."""
@@ -143,7 +171,7 @@ class RCCar(AbstractWorld):
         """One frame of 1/30 s under the action of `delay` frames ago; it never ends by itself."""
         actions = jnp.concatenate([state.actions, jnp.clip(action, -1.0, 1.0)[None]])
         applied = actions[-1 - self.delay]
-        truth = advance(self.parameters, state.truth, applied, integrator=self.integrator)
+        truth = advance(self._drifted, state.truth, applied, integrator=self.integrator)
         moved = CarState(truth, actions[1:], self._measure(truth, key=key))
         reward = self.parked(self.observe(moved), GOAL) - self.control_cost * jnp.sum(applied**2)
         return moved, reward, jnp.zeros((), bool)
@@ -167,7 +195,7 @@ class RCCar(AbstractWorld):
     def without_noise(self) -> "RCCar":
         """The same car, measured exactly; its starts still differ."""
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return RCCar(**(options | {"observation_noise": 0.0}))
+        return RCCar(**(options | self.drift.options | {"observation_noise": 0.0}))
 
     def infer(self, obs: Float[Array, " obs"]) -> CarState:
         """The state that looks like this without noise."""
@@ -179,6 +207,14 @@ class RCCar(AbstractWorld):
     def task(self, action_repeat: int) -> AbstractTask:
         """Park at the goal pose."""
         return RCCarTask(self, GOAL, action_repeat)
+
+    def in_episode(self, episode: Any) -> "RCCar":
+        """The world with the torque and the mass of an episode."""
+        return drifted(self, self.drift, episode)
+
+    def cost(self, action_repeat: int) -> AbstractCost | None:
+        """Of the fence, if there is one."""
+        return None if self.fence is None else RCCarFence(self.fence, self.cost_margin)
 
     def downstream(self, action_repeat: int) -> dict[str, AbstractTask]:
         """Park facing the other way, park across, or turn round on the spot."""
@@ -230,6 +266,19 @@ class RCCarTask(AbstractTask):
     ) -> Bool[Array, ""]:
         """Never."""
         return jnp.zeros((), bool)
+
+
+class RCCarFence(AbstractCost):
+    """The cost of where a decision leads, as it is measured."""
+
+    fence: float = eqx.field(static=True)
+    margin: float = eqx.field(static=True)
+
+    def __call__(
+        self, state: Float[Array, " obs"], action: Float[Array, " action"], next_state: Float[Array, " obs"]
+    ) -> Float[Array, ""]:
+        """1 at the fence."""
+        return hinge(jnp.max(jnp.abs(next_state[:2])), self.fence, self.margin)
 
 
 def distance_to(goal: Pose, obs: Float[Array, " obs"]) -> Float[Array, ""]:

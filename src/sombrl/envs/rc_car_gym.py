@@ -7,6 +7,7 @@ It is bit-identical to the world of rc_car.py: `reset(seed=s)` starts episode 0 
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 from gymnasium.spaces import Box
 
@@ -40,6 +41,8 @@ class RCCarEnv(gymnasium.Env):
         self._envs: JaxEnvs | None = None
         self._episode = 0
         self._seen: list[np.ndarray] = []
+        cost = self.world.cost(1)
+        self._cost = None if cost is None else jax.jit(cost.__call__)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -60,10 +63,13 @@ class RCCarEnv(gymnasium.Env):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One frame; the time limit is the wrapper's."""
-        step = self._running().step(np.asarray(action, np.float32)[None], ON)
+        action = np.asarray(action, np.float32)
+        before = self._seen[-1] if self._seen else None
+        step = self._running().step(action[None], ON)
         obs = step.obs[0]
         self._seen.append(obs)
-        return obs.copy(), float(step.reward[0]), bool(step.terminated[0]), bool(step.truncated[0]), {}
+        info = {} if self._cost is None else {"cost": float(self._cost(before, action, obs))}
+        return obs.copy(), float(step.reward[0]), bool(step.terminated[0]), bool(step.truncated[0]), info
 
     def render(self) -> np.ndarray | None:
         """The car from above with its path so far, uint8 [320, 480, 3]."""

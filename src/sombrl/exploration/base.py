@@ -8,7 +8,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from sombrl.dynamics.base import AbstractDynamics
 from sombrl.exploration.weight import AbstractWeight
-from sombrl.records import AbstractTask, Prediction, State
+from sombrl.numerics import safe_sqrt
+from sombrl.records import AbstractCost, AbstractTask, Prediction, State
 
 
 class AbstractPropagation(eqx.Module):
@@ -39,6 +40,26 @@ class AbstractBonus(eqx.Module):
         """The bonus at one (state, action)."""
 
 
+class Limit(eqx.Module):
+    """What a plan may cost: Σ c + λc ‖σ‖ along it, an upper bound of its true cost, is to stay within the budget."""
+
+    cost: AbstractCost
+    weight: Float[Array, ""]  # λc
+    budget: Float[Array, ""]  # what is left of an episode's
+
+    def bound(
+        self,
+        dynamics: AbstractDynamics,
+        state: State,
+        action: Float[Array, " action"],
+        next_state: State,
+    ) -> Float[Array, ""]:
+        """c + λc (‖σ‖ + σ of the cost) of one decision, ‖σ‖ in normalised units."""
+        prediction = dynamics.predict(state, action)
+        sigma = safe_sqrt(jnp.sum((prediction.epistemic_std / prediction.scale) ** 2))
+        return self.cost(state, action, next_state) + self.weight * (sigma + self.cost.std(state, action))
+
+
 class ImaginedMDP(eqx.Module):
     """The whole interface of a controller: step, reward, discount, whatever the model and the strategy are."""
 
@@ -52,6 +73,11 @@ class ImaginedMDP(eqx.Module):
     env_action_dim: int = eqx.field(static=True)
     action_dim: int = eqx.field(static=True)  # what the planner optimises: extra controls included
     stochastic: bool = eqx.field(static=True)
+    limit: Limit | None = None
+
+    def within(self, budget: Float[Array, "*seeds"]) -> "ImaginedMDP":
+        """The same problem with so much of the budget left."""
+        return self if self.limit is None else eqx.tree_at(lambda mdp: mdp.limit.budget, self, budget)
 
     def env_action(self, action: Float[Array, " plan"]) -> Float[Array, " action"]:
         """The part of a planned action that the environment executes."""
@@ -95,6 +121,7 @@ class Exploration(eqx.Module):
         discount: float,
         task_weight: float = 1.0,
         reward_scale: Float[Array, ""] | None = None,
+        limit: Limit | None = None,
         key: Key[Array, ""],
     ) -> ImaginedMDP:
         """The problem a controller solves in iteration n; the setting's `task_weight` is 0 when it is unsupervised."""
@@ -114,4 +141,5 @@ class Exploration(eqx.Module):
             env_action_dim=action_dim,
             action_dim=action_dim + self.propagation.extra_actions(state_dim),
             stochastic=self.propagation.stochastic,
+            limit=limit,
         )

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
-from sombrl.controllers.base import AbstractController
+from sombrl.controllers.base import AbstractController, Watch
 from sombrl.dynamics.base import AbstractLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.exploration.base import Exploration, ImaginedMDP
@@ -23,6 +23,7 @@ from sombrl.seeds import over_seeds, role_keys
 from sombrl.settings import Setting
 from sombrl.training.calibration import calibrated_weight
 from sombrl.training.diagnostics import diagnose
+from sombrl.training.safety import CostCount, Safety
 
 ROLES = ("init", "fit", "imagine", "improve", "act", "start", "renew_learner", "renew_controller")
 """What random numbers are for. The order decides the keys: append, never insert."""
@@ -41,6 +42,7 @@ class LoopState(eqx.Module):
     total_reward: np.ndarray  # [seeds], float64
     episode: np.ndarray  # [seeds], the number of the episode each seed is in (online.py)
     episode_return: np.ndarray  # [seeds], what it has earned in it so far
+    costs: CostCount | None = None  # where costs are counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Compiled:
     improve: Program
     renew_learner: Program
     renew_controller: Program
-    act: Program
+    act: Program  # the action, the state, and where costs are limited what was foreseen of them
+    price: Program
     scale: Callable[[Any, Replay], Array | None]  # of the rewards, or λ itself; None where λ does not depend on data
     gather: Program
     add: Program
@@ -69,9 +72,10 @@ class Compiled:
         controller: AbstractController,
         setting: Setting,
         task: AbstractTask | None = None,
+        safety: Safety | None = None,
     ) -> "Compiled":
         """Compile the parts for one environment and setting; `task` instead of the environment's own."""
-        imagined = imagination(envs, learner, setting, task)
+        imagined = imagination(envs, learner, setting, task, safety)
 
         def imagine(learner_state: Any, iteration: Array, key: Array, scale: Array | None = None) -> ImaginedMDP:
             return imagined(learner_state, exploration, iteration, key, scale)
@@ -79,18 +83,22 @@ class Compiled:
         def act(state: Any, mdp: ImaginedMDP, obs: Array, key: Array, decision: Array, active: Array) -> Any:
             observe_key, act_key = jr.split(jr.fold_in(key, decision))
             belief = mdp.dynamics.observe(None, None, obs, key=observe_key)
-            action, new_state = controller.act(state, mdp, belief, key=act_key)
+            seen: list[Watch] = []
+            if mdp.limit is None:
+                action, new_state = controller.act(state, mdp, belief, key=act_key)
+            else:
+                action, new_state, *seen = controller.act_watched(state, mdp, belief, key=act_key)
             if new_state is state:  # a policy's: not to be copied at every decision
-                return mdp.env_action(action), None
+                return mdp.env_action(action), None, *seen
             # A seed that waits for others must not go on planning.
             state = jax.tree.map(lambda new, old: jnp.where(active, new, old), new_state, state)
-            return mdp.env_action(action), state
+            return mdp.env_action(action), state, *seen
 
         compiled_act = over_seeds(act)
 
         def act_and_keep(state: Any, *rest: Any) -> Any:
-            action, new_state = compiled_act(state, *rest)
-            return action, state if new_state is None else new_state
+            action, new_state, *seen = compiled_act(state, *rest)
+            return action, state if new_state is None else new_state, *seen
 
         measure = EpistemicNorm() if setting.rule == "uncertainty" else InformationGain()
 
@@ -116,6 +124,7 @@ class Compiled:
             renew_learner=over_seeds(lambda state, key: learner.renew(state, key=key), double_precision=double),
             renew_controller=over_seeds(lambda state, mdp, key: controller.renew(state, mdp, key=key)),
             act=act_and_keep,
+            price=over_seeds(lambda mdp, obs, action, next_obs: mdp.limit.cost(obs, action, next_obs)),
             scale=over_seeds(scale) if from_data else lambda learner_state, replay: None,
             gather=over_seeds(gather),
             add=over_seeds(lambda replay, rows, valid: replay.add(rows, valid)),
@@ -124,7 +133,11 @@ class Compiled:
 
 
 def imagination(
-    envs: AbstractEnvs, learner: AbstractLearner, setting: Setting, given_task: AbstractTask | None = None
+    envs: AbstractEnvs,
+    learner: AbstractLearner,
+    setting: Setting,
+    given_task: AbstractTask | None = None,
+    safety: Safety | None = None,
 ) -> Callable[..., ImaginedMDP]:
     """What turns a learner's state and a strategy into an MDP, in iteration n; `given_task` instead of its own."""
     spec, known_task = envs.spec, envs.task
@@ -147,24 +160,29 @@ def imagination(
             discount=setting.discount,
             task_weight=1.0 if given_task else setting.task_weight,
             reward_scale=scale,
+            limit=None if safety is None else safety.limit(learner, learner_state),
             key=key,
         )
 
     return imagine
 
 
-def initial_state(envs: AbstractEnvs, compiled: Compiled, seeds: Sequence[int], capacity: int) -> LoopState:
+def initial_state(
+    envs: AbstractEnvs, compiled: Compiled, seeds: Sequence[int], capacity: int, safety: Safety | None = None
+) -> LoopState:
     """The prior, an untrained controller and no data."""
     key = role_keys(seeds, 0, ROLES)
     learner_state = compiled.init(key["init"])
-    replay = Replay.empty(capacity, envs.spec.obs_dim, envs.spec.action_dim)
+    learns_cost = safety is not None and safety.learned
+    replay = Replay.empty(capacity, envs.spec.obs_dim, envs.spec.action_dim, cost=learns_cost)
     replay = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(seeds), *leaf.shape)), replay)
     iteration = jnp.zeros(len(seeds), jnp.int32)
     mdp = compiled.imagine(learner_state, iteration, key["imagine"], compiled.scale(learner_state, replay))
     obs, total_reward = np.zeros((len(seeds), envs.spec.obs_dim), np.float32), np.zeros(len(seeds))
     episode, episode_return = np.zeros(len(seeds), np.int64), np.zeros(len(seeds))
     controller_state = compiled.start(mdp, key["start"])
-    return LoopState(learner_state, controller_state, replay, obs, total_reward, episode, episode_return)
+    costs = None if safety is None else CostCount.none(len(seeds))
+    return LoopState(learner_state, controller_state, replay, obs, total_reward, episode, episode_return, costs)
 
 
 def renewal_due(every: int | None, calls: int) -> bool:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sombrl.controllers.base import AbstractController
+from sombrl.controllers.base import AbstractController, Watch
 from sombrl.dynamics.base import AbstractLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.guards import refuse_end
@@ -28,6 +28,7 @@ from sombrl.training.compiled import ROLES, Compiled, LoopState, initial_state, 
 from sombrl.training.imagined import foretell
 from sombrl.training.parts import ControllerPolicy, Parts, PartsTrainer
 from sombrl.training.random_actions import random_actions
+from sombrl.training.safety import CostBook
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,11 +108,15 @@ def iterate(
     if n == 0 and parts.start_point:
         state = dataclasses.replace(state, replay=start_replay(envs, compiled, state.replay))
     new = improve(compiled, parts, state.learner, state.controller, state.replay, n=n, seeds=seeds, clock=clock)
+    book = None
+    if parts.safety is not None and state.costs is not None:
+        book = CostBook(parts.safety, dataclasses.replace(state.costs, episode=np.zeros(len(seeds))), setting.longest)
     with clock("collect"):
         chunk, controller_state = collect(
             *(envs, compiled, new.learner, new.mdp, new.controller, setting, role_keys(seeds, n, ROLES)["act"]),
             iteration=n,
             random=n < parts.random_episodes,
+            book=book,
             obs=None if setting.resets or n == 0 else state.obs,
             on_decision=on_decision,
         )
@@ -121,7 +126,8 @@ def iterate(
     total_reward = state.total_reward + chunk.returns
     episode = np.full(len(seeds), n + 1)
     after = LoopState(
-        *(new.learner, controller_state, replay, chunk.last_obs, total_reward, episode, np.zeros(len(seeds)))
+        *(new.learner, controller_state, replay, chunk.last_obs, total_reward, episode, np.zeros(len(seeds))),
+        None if book is None else book.count(),
     )
     metrics = {name: np.asarray(value) for name, value in (new.metrics | visited).items()}
     refuse_nan(metrics, seeds, n)
@@ -131,7 +137,9 @@ def iterate(
         returns=chunk.returns,
         decisions=decisions,
         taken=lengths,
-        columns={"rollout/ep_len_mean": lengths} | setting_columns(envs, setting, after, chunk, decisions),
+        columns={"rollout/ep_len_mean": lengths}
+        | setting_columns(envs, setting, after, chunk, decisions)
+        | (book.columns() if book is not None else {}),
         metrics=metrics,
         seconds=clock.seconds(),
         state=after,
@@ -145,7 +153,8 @@ def start_replay(envs: AbstractEnvs, compiled: Compiled, replay: Replay) -> Repl
     obs = jnp.asarray(envs.reset(0), jnp.float32)[:, None]
     zero, no = jnp.zeros(obs.shape[:2], jnp.float32), jnp.zeros(obs.shape[:2], bool)
     action = jnp.zeros((*obs.shape[:2], envs.spec.action_dim), jnp.float32)
-    started: Replay = compiled.add(replay, Transition(obs, action, zero, obs, no, no), ~no)
+    cost = None if replay.data.cost is None else zero
+    started: Replay = compiled.add(replay, Transition(obs, action, zero, obs, no, no, cost), ~no)
     return started
 
 
@@ -189,12 +198,14 @@ def collect(
     *,
     iteration: int,
     random: bool = False,
+    book: CostBook | None = None,
     obs: np.ndarray | None = None,
     on_decision: OnDecision = ignore,
 ) -> tuple[Chunk, Any]:
     """Act in the real environments for one chunk: one compiled dispatch per decision, for all seeds.
 
-    From where they are (`obs`), or from a fresh start if that is None; with `random` actions, or as planned.
+    From where they are (`obs`), or from a fresh start if that is None; with `random` actions, or as planned. The `book`
+    is told what it cost.
     """
     num_seeds, spec, start = key.shape[0], envs.spec, obs
     obs = np.zeros((num_seeds, setting.longest + 1, spec.obs_dim), np.float32)
@@ -212,12 +223,17 @@ def collect(
     length = setting.chunk_length(iteration)
     for t in range(length):
         now, decision = jnp.asarray(obs[:, t]), jnp.full(num_seeds, t, jnp.int32)
+        seen: list[Watch] = []
         if random:
-            action[:, t] = random_actions(envs.seeds, np.full(num_seeds, iteration), t, spec.action_dim)
+            size = 1.0 if book is None else book.safety.config.random_size
+            action[:, t] = random_actions(envs.seeds, np.full(num_seeds, iteration), t, spec.action_dim, size)
         else:
-            planned, controller_state = compiled.act(controller_state, mdp, now, key, decision, jnp.asarray(active))
-            action[:, t] = planned
+            within = mdp if book is None else mdp.within(jnp.asarray(book.left))
+            rest = now, key, decision, jnp.asarray(active)
+            action[:, t], controller_state, *seen = compiled.act(controller_state, within, *rest)
         step = envs.step(action[:, t], active)
+        if book is not None:
+            book.note(t, obs[:, t], action[:, t], step, active, seen[0] if seen else None)
         last_obs = next_obs[:, t] = obs[:, t + 1] = step.obs
         reward[:, t] = np.where(active, step.reward, 0.0)
         terminated[:, t], truncated[:, t], valid[:, t] = step.terminated, step.truncated, active
@@ -232,7 +248,9 @@ def collect(
         if not active.any():
             break
 
-    columns = obs[:, :-1], action, reward.astype(np.float32), next_obs, terminated, truncated
+    columns = [obs[:, :-1], action, reward.astype(np.float32), next_obs, terminated, truncated]
+    if book is not None and book.safety.learned:
+        columns.append(book.costs.astype(np.float32))
     rows = Transition(*map(jnp.asarray, columns))
     return Chunk(rows, valid, reward.sum(axis=1), last_obs.copy()), controller_state
 

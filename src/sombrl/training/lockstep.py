@@ -101,6 +101,7 @@ def _require_alike(one: OnlineTrainer, other: OnlineTrainer) -> None:
         ("window", one.window, other.window),
         ("capacity", one.capacity, other.capacity),
         ("iteration", one.iteration, other.iteration),
+        ("limit of costs", getattr(one.config, "safety", None), getattr(other.config, "safety", None)),
     ):
         if ours != theirs:
             raise SombrlError(f"agents trained in one program need the same {name}, not {ours} and {theirs}.")

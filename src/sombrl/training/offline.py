@@ -58,6 +58,10 @@ class OfflineTrainer(PartsTrainer):
         path, recorded = self.run.offline, self.run.offline_order == "recorded"
         assert path is not None, "this trainer is for --offline"
         rows = self._rows(path, open_run)
+        if self.parts.safety is not None:
+            raise SombrlError(
+                "--safety.budget is about decisions that are made, and --offline makes none: leave it out."
+            )
         if self.parts.start_point:
             raise SombrlError("--start-point is for runs that begin without data: leave it out.")
         rows, held_out = (rows, 0) if recorded else hold_out(rows, self.run.held_out)
@@ -169,7 +173,7 @@ class OfflineOnlineTrainer(OfflineTrainer):
             jax.block_until_ready([shard.now for shard in learned])
             on_decision(t, length)
         last, seen, state = self._packet((n + 1) * length - 1 if recorded else None), self.seen(), self.state
-        where = state.obs, state.total_reward, state.episode, state.episode_return
+        where = state.obs, state.total_reward, state.episode, state.episode_return, state.costs
         after, mdp, numbers = learning.end(learned, metrics, last, seen, where)
         return self.report(after, mdp, numbers, seen, clock)
 

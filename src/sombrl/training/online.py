@@ -19,7 +19,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from sombrl.controllers.base import AbstractController
+from sombrl.controllers.base import AbstractController, Watch
 from sombrl.dynamics.base import AbstractLearner
 from sombrl.envs.base import AbstractEnvs
 from sombrl.envs.guards import refuse_end
@@ -30,11 +30,13 @@ from sombrl.seeds import concat, keyed_by, over_shard, shards_of, take
 from sombrl.settings import Setting
 from sombrl.training.base import Committed, OnDecision, Proposal, ignore
 from sombrl.training.clock import Clock
+from sombrl.training.columns import Columns, join_seen, store
 from sombrl.training.compiled import ROLES, LoopState, imagination, refuse_nan, renewal_due
 from sombrl.training.diagnostics import diagnose
 from sombrl.training.episodic import Chunk, ChunkReport, setting_columns
 from sombrl.training.parts import Parts, PartsTrainer
 from sombrl.training.random_actions import random_actions
+from sombrl.training.safety import CostBook, CostCount, Safety
 
 Metrics = dict[str, Any]
 Background = Callable[[Callable[[], Any]], Callable[[], Any]]
@@ -83,7 +85,7 @@ class Learned(eqx.Module):
 class Programs:
     """The parts of a decision, compiled for the seed axis; the strategies have one too, so seeds may differ in them."""
 
-    act: Callable[[Learned, Exploration, Array, Array], Float[Array, "seeds action"]]
+    act: Callable[[Learned, Exploration, Array, Array], tuple[Float[Array, "seeds action"], Watch | None]]
     learn: Callable[[Learned, Exploration, Array, Array], tuple[Learned, dict[str, Float[Array, " seeds"]]]]
     store: Callable[[Replay, Array], Replay]
     renew_learner: Callable[[Learned, Array], Learned]
@@ -93,26 +95,34 @@ class Programs:
 
     @staticmethod
     def of(
-        envs: AbstractEnvs, learner: AbstractLearner, controller: AbstractController, setting: Setting
+        envs: AbstractEnvs,
+        learner: AbstractLearner,
+        controller: AbstractController,
+        setting: Setting,
+        safety: Safety | None = None,
     ) -> "Programs":
         """Compilation happens on first use. `learn` and `store` give their arguments' memory up."""
-        spec, imagine = envs.spec, imagination(envs, learner, setting)
+        spec, imagine = envs.spec, imagination(envs, learner, setting, safety=safety)
 
-        def act(learned: Learned, explorations: Exploration, seeds: Array, packet: Array) -> Array:
+        def act(learned: Learned, explorations: Exploration, seeds: Array, packet: Array) -> tuple[Array, Any]:
             def one(row: Any) -> Any:
-                learner_state, controller_state, exploration, seed, obs = row
+                learner_state, controller_state, exploration, seed, obs, left = row
                 mdp = imagine(learner_state, exploration, learned.now, _key(seed, learned.now, "imagine"))
                 observe_key, act_key = jr.split(_key(seed, learned.now, "act"))
                 belief = mdp.dynamics.observe(None, None, obs, key=observe_key)
-                action, _ = controller.act(controller_state, mdp, belief, key=act_key)
-                return mdp.env_action(action)
+                if mdp.limit is None:
+                    action, _ = controller.act(controller_state, mdp, belief, key=act_key)
+                    return mdp.env_action(action), None
+                action, _, seen = controller.act_watched(controller_state, mdp.within(left), belief, key=act_key)
+                return mdp.env_action(action), seen
 
-            obs = packet[:, -spec.obs_dim :]
-            actions: Array = over_shard(one, (learned.learner, learned.controller, explorations, seeds, obs))
-            return actions
+            obs, left = packet[:, -spec.obs_dim :], packet[:, -spec.obs_dim - 1]
+            rows = learned.learner, learned.controller, explorations, seeds, obs, left
+            acted: tuple[Array, Any] = over_shard(one, rows)
+            return acted
 
         def learn(learned: Learned, explorations: Exploration, seeds: Array, packet: Array) -> tuple[Learned, Metrics]:
-            replay = _store(learned.replay, packet)
+            replay = store(learned.replay, packet)
 
             def one(row: Any) -> Any:
                 learner_state, controller_state, exploration, seed, added, index = row
@@ -159,7 +169,7 @@ class Programs:
         return Programs(
             act=jax.jit(act),
             learn=jax.jit(learn, donate_argnums=0),
-            store=jax.jit(_store, donate_argnums=0),
+            store=jax.jit(store, donate_argnums=0),
             renew_learner=jax.jit(renew_learner, donate_argnums=0),
             renew_controller=jax.jit(renew_controller, donate_argnums=0),
             imagine=jax.jit(imagine_all),
@@ -188,39 +198,46 @@ def window(
     clock, everyone = Clock("collect"), np.ones(len(seeds), bool)
     if n == 0:
         state = eqx.tree_at(lambda s: s.obs, state, envs.reset(0))
+    book, size = None, 1.0
+    if parts.safety is not None and state.costs is not None:
+        book, size = CostBook(parts.safety, state.costs, length), parts.safety.config.random_size
     learning = Learning(programs, parts, explorations, seeds)
-    columns = Columns(len(seeds), length, envs)
+    columns = Columns(len(seeds), length, envs, learns_cost=state.replay.data.cost is not None)
     learned = learning.begin(state, n * length)
     obs, episode = state.obs, state.episode.copy()
     episode_return, total = state.episode_return.copy(), state.total_reward.copy()
     metrics: list[Metrics] = []
     for t in range(length):
-        packet = columns.packet(t, obs)
+        packet = columns.packet(t, obs, None if book is None else book.left)
         packets = learning.split(packet)
         chosen = [programs.act(*row) for row in zip(learned, *zip(*learning.who, strict=True), packets, strict=True)]
         finish = background(functools.partial(learning.learn, n * length + t, learned, packets))
         try:
-            actions = np.concatenate([np.asarray(action) for action in chosen])  # waits for `act`, not for `learn`
+            actions = np.concatenate([np.asarray(action) for action, _ in chosen])  # waits for `act`, not for `learn`
             if (random := episode < parts.random_episodes).any():
-                drawn = random_actions(seeds, episode, n * length + t, envs.spec.action_dim)
+                drawn = random_actions(seeds, episode, n * length + t, envs.spec.action_dim, size)
                 actions = np.where(random[:, None], drawn, actions)
             with clock("collect"):
                 step = envs.step(actions, everyone)
                 over = step.terminated | step.truncated
                 if not setting.resets and step.terminated.any():
                     raise refuse_end(envs.spec.name)
-                columns.store(t, obs, actions, step)
+                if book is not None:
+                    book.note(t, obs, actions, step, everyone, join_seen(chosen), random)
+                columns.store(t, obs, actions, step, book)
                 total += step.reward
                 episode_return += step.reward
                 columns.finish(over, episode_return)
                 episode_return[over] = 0.0
                 episode += over
+                if book is not None:
+                    book.restart(over)
                 obs = envs.reset_rows(over, episode) if over.any() else step.obs
             on_decision(t, length)
         finally:  # a window that is abandoned leaves nothing running
             learned, metrics = finish()
     chunk = columns.chunk(obs)
-    where = (obs.copy(), total, episode, episode_return)
+    where = (obs.copy(), total, episode, episode_return, None if book is None else book.count())
     after, mdp, rows = learning.end(learned, metrics, columns.packet(length, obs), chunk, where)
     refuse_nan(rows, seeds, n)
     decisions = np.asarray(after.replay.added) - given
@@ -229,7 +246,7 @@ def window(
         returns=chunk.returns,
         decisions=decisions,
         taken=chunk.valid.sum(axis=1),
-        columns=setting_columns(envs, setting, after, chunk, decisions),
+        columns=setting_columns(envs, setting, after, chunk, decisions) | (book.columns() if book is not None else {}),
         metrics=rows,
         seconds=clock.seconds("improve"),
         reward_size=reward_size(chunk),
@@ -284,7 +301,7 @@ class Learning:
         metrics: list[Metrics],
         packet: np.ndarray,
         chunk: Chunk,
-        where: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+        where: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, CostCount | None],
     ) -> tuple[LoopState, ImaginedMDP, dict[str, np.ndarray]]:
         """The state with the last transition stored, what was imagined in, and metrics of that on a chunk of data."""
         programs = self._programs
@@ -312,7 +329,7 @@ class OnlineTrainer(PartsTrainer):
     @functools.cached_property
     def programs(self) -> Programs:
         """The compiled parts of a decision."""
-        return Programs.of(self.envs, self.parts.learner, self.parts.controller, self.setting)
+        return Programs.of(self.envs, self.parts.learner, self.parts.controller, self.setting, self.parts.safety)
 
     @functools.cached_property
     def background(self) -> Background:
@@ -378,55 +395,7 @@ def background_of_device() -> Background:
     return lambda call: thread.submit(call).result
 
 
-class Columns:
-    """The transitions of one iteration on the host, and the returns of the episodes that ended in it."""
-
-    def __init__(self, seeds: int, length: int, envs: AbstractEnvs):
-        obs, next_obs = np.zeros((2, seeds, length, envs.spec.obs_dim), np.float32)
-        action = np.zeros((seeds, length, envs.spec.action_dim), np.float32)
-        terminated, truncated = np.zeros((2, seeds, length), bool)
-        self._columns = (obs, action, np.zeros((seeds, length), np.float32), next_obs, terminated, truncated)
-        self._ended: list[list[float]] = [[] for _ in range(seeds)]
-
-    def store(self, t: int, obs: np.ndarray, actions: np.ndarray, step: Any) -> None:
-        """Decision t of every seed."""
-        values = (obs, actions, step.reward, step.obs, step.terminated, step.truncated)
-        for column, value in zip(self._columns, values, strict=True):
-            column[:, t] = value
-
-    def packet(self, t: int, obs: np.ndarray) -> np.ndarray:
-        """The transition before decision t, whether there is one, and `obs`: one array, so one copy to the device."""
-        last = [column[:, max(t - 1, 0)] for column in self._columns]
-        before = np.full(len(obs), t > 0)
-        columns = [column if column.ndim == 2 else column[:, None] for column in (*last, before, obs)]
-        return np.concatenate(columns, axis=1, dtype=np.float32)
-
-    def finish(self, over: np.ndarray, returns: np.ndarray) -> None:
-        """Note the returns of the seeds whose episode is over."""
-        for i in np.flatnonzero(over):
-            self._ended[i].append(float(returns[i]))
-
-    def chunk(self, obs: np.ndarray) -> Chunk:
-        """As the planners' loop reports it; the return of a seed is the mean of its episodes that ended, or NaN."""
-        returns = np.array([np.mean(ended) if ended else np.nan for ended in self._ended])
-        valid = np.ones(self._columns[2].shape, bool)
-        return Chunk(Transition(*map(jnp.asarray, self._columns)), valid, returns, obs.copy())
-
-
 def reward_size(chunk: Chunk) -> tuple[float, float]:
     """The largest reward of a decision, and the root mean square: critics learn badly from extreme ones."""
     rewards = np.abs(np.asarray(chunk.transitions.reward)[chunk.valid])
     return float(rewards.max()), float(np.sqrt(np.mean(rewards**2)))
-
-
-def _store(replay: Replay, packet: Float[Array, "seeds column"]) -> Replay:
-    """Add the transition of a `Columns.packet` where there is one; in place when the buffers were donated."""
-    obs_dim, action_dim, capacity = replay.data.obs.shape[-1], replay.data.action.shape[-1], replay.data.reward.shape[1]
-    widths = np.cumsum([obs_dim, action_dim, 1, obs_dim, 1, 1, 1])
-    obs, action, reward, next_obs, terminated, truncated, valid, _ = jnp.split(packet, widths, axis=1)
-    rows = Transition(obs, action, reward[:, 0], next_obs, terminated[:, 0] > 0, truncated[:, 0] > 0)
-    there = valid[:, 0] > 0
-    slot = jnp.where(there, replay.added % capacity, capacity)  # out of range: dropped
-    seeds = jnp.arange(packet.shape[0], dtype=jnp.int32)
-    data = jax.tree.map(lambda buffer, row: buffer.at[seeds, slot].set(row, mode="drop"), replay.data, rows)
-    return Replay(data, replay.added + there.astype(jnp.int32))

@@ -37,6 +37,7 @@ from sombrl.training.origin import (
     rows_of_run,
     take_over,
 )
+from sombrl.training.safety import Safety
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Parts:
     random_episodes: int = 0  # the first ones, with random actions
     plans: Mapping[str, AbstractController] = dataclasses.field(default_factory=dict)
     """Controllers with the same state that may act in place of the one that is trained, by their name for --plan."""
+    safety: Safety | None = None  # where costs are looked at
     start_point: bool = False  # begin with one transition: at rest without an action, nothing changes
 
 
@@ -135,7 +137,7 @@ class PartsTrainer(Trainer[LoopState]):
         return [f"begins with {max(self.origin.rows)} transitions per seed of {self.origin.path}{held}"]
 
     def _initial(self) -> LoopState:
-        return initial_state(self.envs, self.compiled("explore"), self.seeds, self.capacity)
+        return initial_state(self.envs, self.compiled("explore"), self.seeds, self.capacity, self.parts.safety)
 
     @property
     def plan(self) -> str | None:
@@ -159,7 +161,8 @@ class PartsTrainer(Trainer[LoopState]):
             controller = controller.for_evaluation()
         if name not in ("explore", "uncertainty") and isinstance(setting, Unsupervised):
             setting = setting.base
-        compiled = Compiled.of(self.envs, self.parts.learner, exploration, controller, setting, task)
+        safety = self.parts.safety
+        compiled = Compiled.of(self.envs, self.parts.learner, exploration, controller, setting, task, safety)
         if known:
             self._compiled[name, plan] = compiled
         return compiled
@@ -288,6 +291,10 @@ class ControllerMemory:
     """None for a learned policy, which remembers nothing."""
     decision: np.ndarray
     key: jax.Array
+    spent: np.ndarray | None = None
+    """What every episode has cost so far by the cost that is planned with, where there is a limit to that."""
+    last: tuple[np.ndarray, np.ndarray] | None = None
+    """The observation and the action before, where there is a limit."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -337,17 +344,28 @@ class ControllerPolicy(Policy):
     def act(self, memory: ControllerMemory, obs: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, ControllerMemory]:
         """Plan, or ask the learned policy."""
         ready, controller, decision = self._for(len(obs) // len(self.seeds)), memory.controller, memory.decision
+        mdp, spent = ready.mdp, None
+        if mdp.limit is not None:
+            spent = self._spent(memory, mdp, obs, first)
+            mdp = mdp.within(jnp.maximum(mdp.limit.budget - jnp.asarray(spent), 0.0))
         restarted = first & (decision > 0)
         if restarted.any():
             decision = np.where(restarted, np.int32(0), decision)
             if controller is not None:
                 controller = _choose(restarted, ready.warm_start, controller)
-        action, state = self._compiled.act(
+        action, state, *_ = self._compiled.act(
             ready.learned if controller is None else controller,
-            *(ready.mdp, jnp.asarray(obs), memory.key, jnp.asarray(decision), jnp.ones(len(obs), bool)),
+            *(mdp, jnp.asarray(obs), memory.key, jnp.asarray(decision), jnp.ones(len(obs), bool)),
         )
-        kept = None if controller is None else state
-        return np.asarray(action), ControllerMemory(kept, decision + np.int32(1), memory.key)
+        kept, action = None if controller is None else state, np.asarray(action)
+        last = None if spent is None else (obs, action)
+        return action, ControllerMemory(kept, decision + np.int32(1), memory.key, spent, last)
+
+    def _spent(self, memory: ControllerMemory, mdp: ImaginedMDP, obs: np.ndarray, first: np.ndarray) -> np.ndarray:
+        if memory.last is None or memory.spent is None:
+            return np.zeros(len(obs), np.float32)
+        costs = self._compiled.price(mdp, *map(jnp.asarray, (*memory.last, obs)))
+        return np.where(first, np.float32(0), memory.spent + np.asarray(costs))
 
     def assess(self, rows: Transition, valid: np.ndarray) -> dict[str, np.ndarray]:
         """Metrics of one chunk per seed under the model that is planned with."""

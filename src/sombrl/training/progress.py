@@ -146,6 +146,7 @@ class Progress:
             **({"J⁻": _short(summary["low"]), "J⁺": _short(summary["high"])} if "low" in summary else {}),
             "λ": _short(summary.get("bonus_weight")),
             "σ": _short(summary.get("mean_std")),
+            **({"violations/1000": _short(summary["violations"])} if "violations" in summary else {}),
             "bonus": _short(share) if share is None or not math.isfinite(share) else f"{100 * share:.1f}%",
             "loss": _short(summary.get("model_loss")),
             "decisions/s": _short(summary.get("decisions_per_s")),

@@ -43,7 +43,9 @@ def summary(reports: Sequence[Report]) -> dict[str, Any]:
     """What the progress line shows of trainers side by side: the returns of all, and the first one's numbers."""
     first = reports[0]
     found = {shown: [name for name in names if name in first.metrics] for shown, names in SHOWN.items()}
+    rate = first.columns.get("safety/violations_per_1000")
     return {
+        **({} if rate is None else {"violations": rate}),
         "iteration": first.iteration,
         "return": np.concatenate([report.returns for report in reports]).tolist(),
         **{shown: first.metrics[names[0]] for shown, names in found.items() if names},

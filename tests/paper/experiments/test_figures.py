@@ -37,6 +37,8 @@ def synthetic(name: str, scale: str) -> list[Row]:
         ("gp-discounted", 4),
         ("gp-unsupervised", 8),
         ("found-kept", 8),
+        ("safe-exploration", 6),
+        ("drift", 4),
         ("lambda-strategies", 2),
         ("mbpo-state", 8),
         ("mbpo-vs-model-free", 3),

@@ -3,6 +3,8 @@
 import pytest
 
 from sombrl.paper.experiments import EXPERIMENTS, run_experiment
+from sombrl.paper.experiments.drift import CHANGE as DRIFT_CHANGE
+from sombrl.paper.experiments.drift import EPISODES as DRIFT_EPISODES
 from sombrl.paper.experiments.gp import lambda_strategies
 from sombrl.paper.experiments.gp_cost import draw, measure
 from sombrl.paper.experiments.gp_settings import at_goal
@@ -54,6 +56,46 @@ def test_kept_is_the_evaluation_over_the_best_episode_of_training():
     rows += [row("eval/ep_rew_mean", seed, value) for seed, value in ((0, 45.0), (1, 0.0), (2, 0.0))]
     kept = EXPERIMENTS["found-kept"].derive(rows)
     assert [(one.seed, one.metric, one.value) for one in kept] == [(0, "kept", 0.9), (1, "kept", 0.0), (2, "kept", 0.0)]
+
+
+def test_violations_are_added_up_and_seeds_without_are_found():
+    def row(seed, value, decisions):
+        return Row("safe-exploration", "safe", "x", "finite-horizon", seed, "safety/violations", 0, decisions, value)
+
+    rows = [
+        row(seed, value, n)
+        for seed, values in ((0, (0.0, 2.0, 1.0)), (1, (0.0, 0.0, 0.0)))
+        for n, value in enumerate(values)
+    ]
+    totals = EXPERIMENTS["safe-exploration"].derive(rows)
+    assert [(one.seed, one.metric, one.value) for one in totals] == [
+        (0, "violations", 3.0),
+        (0, "without violation", 0.0),
+        (1, "violations", 0.0),
+        (1, "without violation", 1.0),
+    ]
+
+
+def test_dynamic_regret_and_recovery():
+    """Random actions earn 0; the oracle 10 before the change and 20 after it."""
+
+    def rows(method, seed, values):
+        where = ("drift", method, "pendulum torque=-1", "finite-horizon", seed, "rollout/ep_rew_mean")
+        return [Row(*where, 200 * (n + 1), 40 * (n + 1), float(value)) for n, value in enumerate(values)]
+
+    before, after = DRIFT_CHANGE, DRIFT_EPISODES - DRIFT_CHANGE
+    table = rows("oracle", 0, [9.0, 11.0, 20.0, 20.0])
+    quick = [0.0] + [10.0] * (before - 1) + [5.0, 5.0] + [20.0] * (after - 2)
+    table += rows("window", 0, quick) + rows("all", 0, [0.0] + [10.0] * (DRIFT_EPISODES - 1))
+    derived = EXPERIMENTS["drift"].derive(table)
+    found = {(row.method, row.metric, row.decisions): row.value for row in derived}
+    last = 40 * DRIFT_EPISODES
+    assert found["window", "dynamic_regret", last] == pytest.approx(10.0 + 2 * 15.0)
+    assert found["all", "dynamic_regret", last] == pytest.approx(10.0 + 10.0 * after)
+    assert found["window", "score", 40 * before] == 1.0 and found["all", "score", last] == 0.5
+    assert found["window", "recovered", last] == 1.0 and found["all", "recovered", last] == 0.0
+    assert found["window", "episodes until recovered", last] == 2.0  # from there on 20, 20, 20
+    assert ("all", "episodes until recovered", last) not in found
 
 
 def test_projection_has_the_norms_it_says():

@@ -86,6 +86,8 @@ class GymnasiumEnvs(AbstractEnvs):
         )
         self.task = None if world is None else world.task(repeat)
         self.downstream = {} if world is None else world.downstream(repeat)
+        # A user's own function of observations, or that of a world of ours behind Gymnasium's interface.
+        self.cost = getattr(first.unwrapped, "cost_function", None) if world is None else world.cost(repeat)
         if self.task is not None and self._cost > 0 and isinstance(self._action_space, Box):
             from sombrl.envs.action_cost import ActionCost  # loads JAX, which worker processes do without
 
@@ -114,29 +116,29 @@ class GymnasiumEnvs(AbstractEnvs):
     def step(self, actions: np.ndarray, active: np.ndarray) -> Step:
         """Execute `actions` in [-1, 1] on the rows that are active."""
         actions, active = self._rows.check_step(actions, active)
-        reward = np.zeros(len(self.seeds), np.float64)
+        reward, cost = np.zeros(len(self.seeds), np.float64), np.full(len(self.seeds), np.nan)
         terminated, truncated = np.zeros(len(self.seeds), bool), np.zeros(len(self.seeds), bool)
         for row in np.flatnonzero(active).tolist():
-            reward[row], terminated[row], truncated[row] = self._advance(row, actions[row])
-        return Step(self._rows.obs.copy(), reward, terminated, truncated)
+            reward[row], terminated[row], truncated[row], cost[row] = self._advance(row, actions[row])
+        return Step(self._rows.obs.copy(), reward, terminated, truncated, cost)
 
-    def _advance(self, row: int, action: np.ndarray) -> tuple[float, bool, bool]:
-        """One decision of one row, checked and counted."""
+    def _advance(self, row: int, action: np.ndarray) -> tuple[float, bool, bool, float]:
+        """One decision of one row, checked and counted; its cost is NaN where none is reported."""
         at = self._rows
         at.require_finite(row, action, "action")
-        reward, terminated, truncated, obs = self._decide(row, action)
+        reward, terminated, truncated, obs, cost = self._decide(row, action)
         at.see(row, obs)
         at.require_finite(row, reward, "reward")
         at.decisions[row] += 1
         at.over[row] = terminated or truncated
         self._history[row].append(action.copy())
-        return reward, terminated, truncated
+        return reward, terminated, truncated, cost
 
-    def _decide(self, row: int, action: np.ndarray) -> tuple[float, bool, bool, np.ndarray]:
+    def _decide(self, row: int, action: np.ndarray) -> tuple[float, bool, bool, np.ndarray, float]:
         """All frames of one decision of one seed."""
         u = to_physical(action, self._action_space)
         price = self._cost * float(np.linalg.norm(u.astype(np.float64).reshape(-1)))
-        total, terminated, truncated = 0.0, False, False
+        total, cost, terminated, truncated = 0.0, 0.0, False, False
         for _ in range(self.spec.action_repeat):
             answer = self._ask(row, "step", lambda: self.envs[row].step(u.copy()))
             if not (isinstance(answer, tuple) and len(answer) == 5):
@@ -144,14 +146,15 @@ class GymnasiumEnvs(AbstractEnvs):
                     f"{self.spec.name}: step must return (observation, reward, terminated, truncated, info), "
                     "as Gymnasium asks."
                 )
-            obs, reward, terminated, truncated, _ = answer
+            obs, reward, terminated, truncated, info = answer
             total += to_reward(reward, self.spec.name) - price
+            cost += _reported(info)
             self._frames[row] += 1
             truncated = bool(truncated) or self._frames[row] >= self._frame_limit
             if terminated or truncated:
                 break
         # A goal reached on the last frame terminates the task; it is not a time limit.
-        return total, bool(terminated), bool(truncated and not terminated), self._read(obs)
+        return total, bool(terminated), bool(truncated and not terminated), self._read(obs), cost
 
     def _read(self, obs: Any) -> np.ndarray:
         return to_row(obs, self._obs_space, self._layout, self.spec.name)
@@ -211,3 +214,11 @@ class GymnasiumEnvs(AbstractEnvs):
         except Exception as error:
             text = f"{type(error).__name__}: {error}".split("\n")[0]
             raise SimulatorFault(f"{self.spec.name} ({self._rows.place(row)}): {what} failed with {text}") from error
+
+
+def _reported(info: Any) -> float:
+    """What a frame costs, as safety-gymnasium's wrapper has it; NaN where nothing is said."""
+    try:
+        return float(info["cost"])
+    except (KeyError, TypeError, ValueError):
+        return float("nan")

@@ -60,7 +60,7 @@ class ProcessEnvs(AbstractEnvs):
         sample = make(source, self.seeds[:1], **options)
         sample.close()
         self.spec, self.task, self.downstream = sample.spec, sample.task, sample.downstream
-        self._sample = sample
+        self._sample, self.cost = sample, sample.cost
         bounds = np.linspace(0, len(self.seeds), count + 1).round().astype(int).tolist()
         self._spans = list(itertools.pairwise(bounds))
         self._orders = [
@@ -132,6 +132,7 @@ class ProcessEnvs(AbstractEnvs):
         self._replace_dead()
         at, lost, alive = self._rows, active & self._lost, active & ~self._lost
         reward, terminated, truncated = np.zeros(len(active), np.float64), np.zeros_like(active), lost.copy()
+        cost = np.full(len(active), np.nan)
         for i, step in steps.items():
             span = slice(*self._spans[i])
             stepped = alive[span]
@@ -139,10 +140,12 @@ class ProcessEnvs(AbstractEnvs):
             reward[span][stepped] = step.reward[stepped]
             terminated[span][stepped] = step.terminated[stepped]
             truncated[span][stepped] = step.truncated[stepped]
+            if step.cost is not None:
+                cost[span][stepped] = step.cost[stepped]
         self._lost[lost] = False
         at.decisions[active] += 1
         at.over |= terminated | truncated
-        return Step(at.obs.copy(), reward, terminated, truncated)
+        return Step(at.obs.copy(), reward, terminated, truncated, cost)
 
     def physical(self, actions: np.ndarray) -> np.ndarray:
         """`actions` in the units of the adapter."""

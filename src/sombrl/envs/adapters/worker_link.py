@@ -72,6 +72,7 @@ class StepBytes:
             (np.dtype(np.float64), (rows,)),
             (np.dtype(bool), (rows,)),
             (np.dtype(bool), (rows,)),
+            (np.dtype(np.float64), (rows,)),
         ]
 
     def pack_call(self, actions: np.ndarray, active: np.ndarray) -> bytes:
@@ -84,7 +85,8 @@ class StepBytes:
 
     def pack_result(self, step: Step) -> bytes:
         """What it returns."""
-        return _pack(self._result, (step.obs, step.reward, step.terminated, step.truncated))
+        cost = np.full(len(step.reward), np.nan) if step.cost is None else step.cost
+        return _pack(self._result, (step.obs, step.reward, step.terminated, step.truncated, cost))
 
     def unpack_result(self, content: bytes) -> Step:
         """The inverse of `pack_result`."""

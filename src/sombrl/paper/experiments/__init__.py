@@ -12,6 +12,7 @@ from sombrl.paper.experiments.dreamer import (
     DREAMER_PROPRIO,
     DREAMER_VISION,
 )
+from sombrl.paper.experiments.drift import DRIFT
 from sombrl.paper.experiments.gp import GP_EPISODIC, LAMBDA_STRATEGIES
 from sombrl.paper.experiments.gp_cost import GP_COMPUTE_COST
 from sombrl.paper.experiments.gp_kept import FOUND_KEPT
@@ -31,6 +32,7 @@ from sombrl.paper.experiments.planning_cost import PLANNING_COST
 from sombrl.paper.experiments.rccar import RCCAR_ABLATION, RCCAR_MARGINS, TOLERANCE_REWARD
 from sombrl.paper.experiments.rccar_real import RCCAR_REAL_REGRESSION
 from sombrl.paper.experiments.runner import redraw, run_experiment
+from sombrl.paper.experiments.safe import SAFE_EXPLORATION
 from sombrl.paper.experiments.theory import RKHS_PROJECTION, THEORY_LAB
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -60,6 +62,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         OFFLINE_SIGN,
         OFFLINE_TO_ONLINE,
         LAMBDA_RULES,
+        SAFE_EXPLORATION,
+        DRIFT,
         RCCAR_MARGINS,
         RCCAR_ABLATION,
         RCCAR_REAL_REGRESSION,

@@ -201,7 +201,13 @@ def require(rows: list[Row], metric: str) -> None:
 
 def title_of(env: str) -> str:
     """An environment for a title: "pendulum action_cost=0.1" is "Pendulum, c = 0.1"."""
-    name, *options = env.split(" ")
+    first, *options = env.split(" ")
     texts = [option.replace("action_cost=", "c = ").replace("reward=", "").replace("K=", "K = ") for option in options]
-    texts = [text.replace("margin_factor=", "margin factor ") for text in texts]
-    return ", ".join([TITLES.get(name, name), *texts])
+    for name, words in (
+        ("margin_factor=", "margin factor "),
+        ("speed_limit=", "speed limit "),
+        ("cliff=", "cliff at "),
+    ):
+        texts = [text.replace(name, words) for text in texts]
+    texts = [text.replace("torque=", "torque × ") for text in texts]
+    return ", ".join([TITLES.get(first, first), *texts])
