@@ -34,10 +34,8 @@ from sombrl.storage.results import read_rows
 from tests.docs.pages import EXAMPLES, PAGES, ROOT, blocks, code_spans, commands, name_of, prose, to_run
 from tests.small import small
 
-# choosing.md evaluates the run that the README has saved. Every other page with code is a session of its own.
-TOGETHER = {"docs/choosing.md": "README.md"}
-SESSIONS = [name_of(page) for page in PAGES if to_run(page, "python") and name_of(page) not in TOGETHER]
-# The README's session does what the first one does; the other draws a picture and is not about an interface.
+SESSIONS = [name_of(page) for page in PAGES if to_run(page, "python")]
+# A page's session does what the first one does; the other draws a picture and is not about an interface.
 SLOW = ("train_pendulum", "fsvgd_vs_gp")
 LANGUAGES = {"python", "bash", "text", "json", "toml", "yaml"}
 FLAG = r"(?<![\w-])--[a-z][a-z.-]*[a-z]"
@@ -53,8 +51,7 @@ def ends(request, tmp_path_factory):
     jobs = []
     for name in SESSIONS:
         folder = tmp_path_factory.mktemp("session")
-        pages = [name, *(other for other, first in TOGETHER.items() if first == name)]
-        (folder / "page.py").write_text("\n\n".join(code for page in pages for code in to_run(ROOT / page, "python")))
+        (folder / "page.py").write_text("\n\n".join(to_run(ROOT / name, "python")))
         jobs.append({"name": name, "script": str(folder / "page.py"), "folder": str(folder)})
     for example in EXAMPLES:
         folder = tmp_path_factory.mktemp(example.stem)
@@ -230,9 +227,10 @@ def test_make_targets_and_commands_exist(page):
     targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert set(re.findall(r"\bmake ([a-z][a-z-]*)", code)) <= targets
     assert set(re.findall(r"\bsombrl ([a-z][a-z-]*)", code)) <= set(COMMANDS)
-    if page == ROOT / "README.md":  # and there it has them all
+    if page == ROOT / "docs" / "commands.md":  # and there it has them all
         assert set(re.findall(r"\bmake ([a-z][a-z-]*)", code)) == targets
         assert set(re.findall(r"\bsombrl ([a-z][a-z-]*)", code)) == set(COMMANDS)
+    if page == ROOT / "docs" / "choosing.md":
         assert set(STRATEGIES) <= set(code_spans(page))
 
 
@@ -290,13 +288,14 @@ def test_every_page_has_its_place_in_the_navigation():
     assert pages == {name for name in re.findall(r"[\w/-]+\.md", navigation) if not name.startswith("repository/")}
 
 
-def test_the_readmes_own_environment_is_found_from_its_folder(capsys, tmp_path, monkeypatch):
+def test_the_own_environment_of_the_page_is_found_from_its_folder(capsys, tmp_path, monkeypatch):
     """What answers at once is asked: the lines that list, examine and check."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    quick = [argv[1:] for argv in commands(ROOT / "README.md") if argv[:2] == ["sombrl", "check-env"]]
-    source = next(code for code in to_run(ROOT / "README.md", "python") if "class Parking" in code)
-    (tmp_path / "parking.py").write_text("import gymnasium\n" + source.partition("\nagent =")[0])
+    page = ROOT / "docs" / "extending.md"
+    quick = [argv[1:] for argv in commands(page) if argv[:2] == ["sombrl", "check-env"]]
+    source = next(code for code in to_run(page, "python") if "class Parking(gymnasium.Env)" in code)
+    (tmp_path / "parking.py").write_text(source.partition("\nagent =")[0])
     for argv in quick:
         main(argv)
         assert capsys.readouterr().out

@@ -350,7 +350,7 @@ class SAC(AbstractController):
         return stepped
 
     def _policy_step(self, state: SACState, mdp: ImaginedMDP, obs: Float[Array, "batch obs"], draws: Draws) -> SACState:
-        """One step of the actor, of its slow copy, of α and of λ."""
+        """One step of the actor, of its target (EMA) copy, of α and of λ."""
         config, raw_bonus = self.config, _raw_bonus(mdp)
         slow_raw, some = None, obs[: config.bonus_rows]
         if raw_bonus is not None:

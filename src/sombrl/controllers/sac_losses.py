@@ -153,7 +153,7 @@ def temperature_loss(
 def bonus_weight_loss(log_factor: Float[Array, ""], gap: Float[Array, ""]) -> Float[Array, ""]:
     """log λ (I(π) - I(π̄)), up to what does not depend on the factor (the paper's "lambda opt").
 
-    λ rises while the policy explores less than its slow copy π̄ and falls while it explores more.
+    λ rises while the policy explores less than its target policy π̄ and falls while it explores more.
     """
     return bounded_log(log_factor) * gap
 

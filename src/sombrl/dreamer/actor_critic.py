@@ -93,7 +93,7 @@ def policy_loss(
 
 
 def value_loss(judged: Judged, slow: TwoHotHead, imagined: Imagined) -> Float[Array, ""]:
-    """w [CE(v, R) + CE(v, the slow copy's mean)], its mean over the decisions."""
+    """w [CE(v, R) + CE(v, the EMA copy's mean)], its mean over the decisions."""
     weights = imagination_weights(imagined.continues)
     slow_means = jax.vmap(slow.mean)(imagined.features[:-1])
     losses = jax.vmap(_value_losses)(judged.logits, judged.returns, slow_means)

@@ -115,7 +115,7 @@ class LatentEnsemble(eqx.Module):
 
 
 class BonusWeight(eqx.Module):
-    """λ, tuned so that the policy's bonus matches that of its slow copy. Within [1e-8, 1e8].
+    """λ, tuned so that the policy's bonus matches that of its target (EMA) policy. Within [1e-8, 1e8].
 
     Its optimiser must not clip by the parameter's size: log λ passes through 0.
     """
@@ -135,6 +135,6 @@ class BonusWeight(eqx.Module):
     def loss(self, gap: Float[Array, ""], alpha: float) -> Float[Array, ""]:
         """log λ · gap + α λ, whose derivative in log λ is gap + α λ (the paper's "lambda opt").
 
-        `gap`: how much more disagreement the policy's actions have than those of its slow copy, at the same states.
+        `gap`: how much more disagreement the policy's actions have than those of its EMA policy, at the same states.
         """
         return bounded_log(self.log_weight) * jax.lax.stop_gradient(gap) + alpha * self.weight

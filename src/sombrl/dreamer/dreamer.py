@@ -262,7 +262,7 @@ class Dreamer:
         losses["policy"] = jnp.mean(chosen[0])
         losses["value"] = jnp.mean(jax.vmap(lambda path, seen: value_loss(seen, slow_value, path))(imagined, judged))
 
-        # The value on the records; the ensemble; and the policy's bonus compared with that of its slow copy.
+        # The value on the records; the ensemble; and the policy's bonus compared with that of its EMA copy.
         actions = batch.action[:, 1:]
         rewards = task_weight * batch.reward
         gap, sigma = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)

@@ -18,7 +18,7 @@ from sombrl.training.bounds import REALISED, RETURN, UNCERTAINTY, Past
 
 SEEDS = {"smoke": 2, "small": 5, "paper": 5}
 EPISODES = {"pendulum": 20, "mountain-car": 12}
-"""Of the GP runs; the first has random actions, which nobody predicts."""
+"""Of the GP runs; the first has random actions, which are not predicted."""
 DECISIONS, PERIOD = 4000, 200
 """Of mbpo, and between its evaluations; Pendulum has 200 in an episode."""
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)

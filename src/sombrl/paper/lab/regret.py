@@ -39,7 +39,7 @@ Draw = Callable[..., System]
 
 
 class Method(eqx.Module):
-    """How a method chooses: a factor on λₙ, and whether it plans in a drawn world. Greedy is factor 0."""
+    """How a method chooses: a factor on λₙ, and whether it plans with a posterior sample. Greedy is factor 0."""
 
     factor: Float[Array, ""]
     thompson: Bool[Array, ""]
