@@ -108,6 +108,15 @@ def test_gps_without_resets(env, cost):
         agrees(cell, series("gp-nonepisodic/paper.csv", **wanted)[:, -1])
 
 
+@pytest.mark.parametrize("env", ["MountainCar", "Pendulum"])
+def test_gps_without_resets_after_random_actions(env):
+    name = {"MountainCar": "mountain-car", "Pendulum": "pendulum"}[env]
+    row = cells("reproducing.md", f"{env}, a random start")
+    for method, cell in zip(("optimistic", "constant-10", *METHODS[1:]), row, strict=True):
+        where = {"env": name, "method": method, "metric": "rollout/regret"}
+        agrees(cell, series("gp-nonepisodic/small.csv", **where)[:, -1])
+
+
 MBPO = {
     "MountainCar": ("MountainCarContinuous-v0", 25_000),
     "sparse CartPole": ("dmc:cartpole-swingup_sparse", 100_000),
