@@ -96,6 +96,12 @@ def test_wrong_types_are_refused_at_any_depth(monkeypatch):
         '        sombrl.GPICEM("pendulum", **settings)\n'
         "    except sombrl.SombrlError as error:\n"
         "        print(error)\n"
+        'agent = sombrl.GPICEM("pendulum")\n'
+        "for call in (agent.learn, agent.evaluate, agent.max_uncertainty, sombrl.load):\n"
+        "    try:\n"
+        "        call(None)\n"
+        "    except sombrl.SombrlError as error:\n"
+        "        print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines() == [
@@ -103,6 +109,10 @@ def test_wrong_types_are_refused_at_any_depth(monkeypatch):
         "--seeds must be a whole number of at least 1, not 1.5: it is how many to train, from --seed on.",
         "--gp must be GPConfig(...), not 3.",
         "--downstream must be a list of texts, not 'spin'.",
+        "learn needs a whole number of decisions, at least 1, not None.",
+        "evaluate needs a whole number of episodes, at least 1, not None.",
+        "max_uncertainty needs a whole number of episodes, at least 1, not None.",
+        "load needs the path of a run's folder, not None.",
     ], done.stderr
 
 

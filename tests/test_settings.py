@@ -111,7 +111,7 @@ def test_the_largest_uncertainty_is_the_planners():
     assert left.shape == (2, 2) and np.all(left > 0)
     np.testing.assert_allclose(before, 6 * np.sqrt(3), rtol=1e-5)  # the prior: √3 everywhere, six decisions
     assert np.all(left < before)
-    with pytest.raises(SombrlError, match="at least 1 episode"):
+    with pytest.raises(SombrlError, match="a whole number of episodes, at least 1"):
         agent.max_uncertainty(0)
 
 

@@ -91,8 +91,7 @@ class Agent:
         An iteration is an episode, or a chunk, of planners, and `report_every` decisions of the others.
         `callback(agent, report)` is called after each; training stops when it returns False.
         """
-        if not isinstance(total_decisions, int | np.integer) or total_decisions < 1:
-            raise SombrlError(f"learn needs a whole number of decisions, at least 1, not {total_decisions!r}.")
+        _require_count("learn", "decisions", total_decisions)
         until = self.iteration + math.ceil(total_decisions / self.window)
         self.trainer.reserve(until)
         with contextlib.ExitStack() as stack:
@@ -164,8 +163,7 @@ class Agent:
         dynamics already. `plan` as for `predict`. Training is not touched. `on_step(envs, decision)` sees the
         environments.
         """
-        if episodes < 1:
-            raise SombrlError(f"evaluate needs at least 1 episode, not {episodes}.")
+        _require_count("evaluate", "episodes", episodes)
         if explore and task is not None:
             raise SombrlError("a downstream task is planned for without exploring: leave out explore, or the task.")
         mode: Mode = "explore" if explore else "task"
@@ -179,8 +177,7 @@ class Agent:
         The policy is the planner's for ‖σ_N‖ alone, on the model fitted to all data, so this is a lower estimate; an
         agent that learns a policy plays that one.
         """
-        if episodes < 1:
-            raise SombrlError(f"max_uncertainty needs at least 1 episode, not {episodes}.")
+        _require_count("max_uncertainty", "episodes", episodes)
         return self.trainer.uncertainty(episodes)
 
     def downstream_task(self, name: str) -> AbstractTask:
@@ -300,3 +297,8 @@ class Agent:
         if seed not in self.seeds:
             raise SombrlError(f"there is no seed {seed} in this run: it has {', '.join(map(str, self.seeds))}.")
         return self.seeds.index(seed)
+
+
+def _require_count(method: str, of: str, number: Any) -> None:
+    if not isinstance(number, int | np.integer) or number < 1:
+        raise SombrlError(f"{method} needs a whole number of {of}, at least 1, not {number!r}.")

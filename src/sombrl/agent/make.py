@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import pathlib
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,8 @@ def load(path: str | pathlib.Path, env: Any = None, *, trust: bool = False, fres
 
 def load_with(word: Word, path: str | pathlib.Path, env: Any = None, *, fresh: bool = False) -> Agent:
     """`load`, with the user's word about code that the folder names."""
+    if not isinstance(path, str | os.PathLike):
+        raise SombrlError(f"load needs the path of a run's folder, not {shown(path)}.")
     folder = RunFolder.open(pathlib.Path(path))
     data = folder.settings
     if data.get("env_is_object") and env is None:
