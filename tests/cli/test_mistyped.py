@@ -37,6 +37,14 @@ TYPED = [
     ("train gp-icem --no-films", "is for dreamer"),
     ("train gp-icem --seeds ten", "--seeds must be a whole number of at least 1, not 'ten'"),
     ("train gp-icem --gp.noise-std x", "--gp.noise-std must be positive and finite, not 'x'"),
+    (
+        "train sac --sac.hidden 256,256",
+        "--sac.hidden must be a list of one or more whole numbers, each at least 1, not '256,256': put spaces",
+    ),
+    (
+        "train sac --sac.actor-hidden 3 x",
+        "--sac.actor-hidden must be a list of one or more whole numbers, each at least 1",
+    ),
     ("train gp-icem --seeds", "--seeds needs a value (see: sombrl train gp-icem --help)"),
     ("train gp-icem more", "train gp-icem does not take 'more' here"),
     ("train gp-icem --setting discount", 'did you mean "discounted"?'),

@@ -2,6 +2,7 @@
 
 import contextlib
 import contextvars
+import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -94,10 +95,14 @@ def _refuse(event: Any) -> None:
             kind = kind if kind.choices else Kind(str, choices=tuple(map(str, event.choices)))
             require(_name(event.argument), kind, event.value)
         case "InstantiationFailure" if event.argument is not None:
-            given = re.search(r"'([^']*)'\s*$", str(event.message))
-            if given is not None:
-                require(_name(event.argument), _kind(event.argument), given[1])
-            raise SombrlError(f"{_name(event.argument)}: {str(event.message).rstrip('.')}.")
+            kind, message = _kind(event.argument), str(event.message)
+            if kind.base is tuple and (words := re.search(r"(?:arguments:|from) \[(.*?)\](?:\. Got|\.?$)", message)):
+                given = " ".join(word.strip("'\"") for word in words[1].split(", "))
+                advice = "put spaces between them, as in 64 64" if "," in given else kind.advice
+                require(_name(event.argument), dataclasses.replace(kind, advice=advice), given)
+            if value := re.search(r"'([^']*)'\s*$", message):
+                require(_name(event.argument), kind, value[1])
+            raise SombrlError(f"{_name(event.argument)}: {message.rstrip('.')}.")
 
 
 def _kind(argument: Any) -> Kind:
