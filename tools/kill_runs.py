@@ -4,20 +4,23 @@ python tools/kill_runs.py --points 100 --seed 0 --minutes 90
 python tools/kill_runs.py --modes sac dreamer --points 10 --out kills.csv
 
 A point is a kill: before, after or in the middle of one of the writes of a run, or some time after one; of all its
-processes, of the first, or of another. Half of the runs are killed again when they go on. In the end all metrics but
-those of the clock, and every array of the last checkpoint, must be those of a run that was left in peace, to the bit. A
-table says what came out; the exit code is 1 where anything differs. Linux alone: processes are found in /proc.
+processes, of the first, or of another. Most runs are killed several times. In the end all metrics but those of the
+clock, and every array of the last checkpoint, must be those of a run that was left in peace, to the bit. A table says
+what came out; the exit code is 1 where anything differs. Compiled programs are kept in JAX_COMPILATION_CACHE_DIR, if
+there is one. Linux alone: processes are found in /proc.
 """
 
 import argparse
 import collections
 import csv
+import os
 import random
 import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -25,6 +28,8 @@ from tests.kills.killing import Broken, disturbed, left_in_peace
 from tests.kills.modes import MODES
 
 EQUAL = "equal"
+AGAIN = 0.75
+"""How probably a run that goes on is killed once more."""
 
 
 def main() -> None:
@@ -38,62 +43,62 @@ def main() -> None:
     given = parser.parse_args()
     deadline, rng = time.monotonic() + 60.0 * given.minutes, random.Random(given.seed)
     work = Path(tempfile.mkdtemp(prefix="sombrl-kills-"))
-    rows: list[dict[str, object]] = []
-    peaceful = {}
-    points = 0
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(work / "programs"))
+    rows: list[dict[str, Any]] = []
+    peaceful: dict[str, Any] = {}
+    order: list[str] = []
+    while sum(row["kills"] for row in rows) < given.points and time.monotonic() < deadline:
+        order = order or rng.sample(given.modes, len(given.modes))
+        name, folder = order.pop(), work / f"run-{len(rows)}"
+        if name not in peaceful:
+            peaceful[name] = left_in_peace(MODES[name], work / "peace")
+            shutil.rmtree(work / "peace")
+        row = {"mode": name, **_killed(name, folder, rng, *peaceful[name])}
+        rows.append(row)
+        print(f"{sum(row['kills'] for row in rows):4d}  {' | '.join(map(str, row.values()))}", flush=True)
+        if row["outcome"] == EQUAL:
+            shutil.rmtree(folder)
+        else:
+            print(f"      left in {folder}")
+        if given.out is not None:
+            write(rows, given.out)
+    print(f"\n{summary(rows)}")
+    failed = any(row["outcome"] != EQUAL for row in rows)
+    if not failed:
+        shutil.rmtree(work)
+    sys.exit(failed)
+
+
+def _killed(name: str, folder: Path, rng: random.Random, result: Any, gaps: list[float]) -> dict[str, Any]:
+    """One run: what was done to it and what came out."""
+    began = time.monotonic()
     try:
-        while points < given.points and time.monotonic() < deadline:
-            for name in rng.sample(given.modes, len(given.modes)):
-                if points >= given.points or time.monotonic() > deadline:
-                    break
-                began = time.monotonic()
-                if name not in peaceful:  # twice: the second shows how long a run takes that is compiled
-                    first, second = (left_in_peace(MODES[name], work / f"peace{i}", work / "programs") for i in (1, 2))
-                    for i in (1, 2):
-                        shutil.rmtree(work / f"peace{i}")
-                    if first[0] != second[0]:
-                        sys.exit(f"{name} does not even repeat itself.")
-                    peaceful[name] = second
-                    print(f"{name}: {len(second[1]) - 1} writes in {sum(second[1]):.1f} s", flush=True)
-                result, gaps = peaceful[name]
-                folder = work / f"run-{len(rows)}"
-                try:
-                    found, kills = disturbed(MODES[name], folder, work / "programs", rng, gaps)
-                    outcome = EQUAL if found == result else "differs"
-                except Broken as error:
-                    kills, outcome = error.kills, str(error)
-                points += len(kills)
-                said = " and ".join(map(str, kills)) or "not met"
-                seconds = round(time.monotonic() - began, 1)
-                rows.append(
-                    {"mode": name, "points": len(kills), "killed": said, "outcome": outcome, "seconds": seconds}
-                )
-                print(f"{points:4d}  {name}: {said}: {outcome} ({seconds} s)", flush=True)
-                if outcome == EQUAL:
-                    shutil.rmtree(folder)
-                else:
-                    print(f"      left in {folder}")
-    finally:
-        if all(row["outcome"] == EQUAL for row in rows):
-            shutil.rmtree(work, ignore_errors=True)
-    report(rows, given.out)
+        found, kills = disturbed(MODES[name], folder, rng, gaps, again=AGAIN)
+        outcome = EQUAL if found == result else "differs"
+    except Broken as error:
+        kills, outcome = error.kills, str(error)
+    said = ", then ".join(map(str, kills)) or "too late"
+    return {"kills": len(kills), "killed": said, "outcome": outcome, "seconds": round(time.monotonic() - began, 1)}
 
 
-def report(rows: list[dict[str, object]], out: Path | None) -> None:
-    """The table by modes, and the file by runs."""
-    if out is not None:
-        with open(out, "w", newline="") as file:
-            table = csv.DictWriter(file, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
-    print(f"\n{'mode':<28} runs  kills  equal")
+def write(rows: list[dict[str, Any]], out: Path) -> None:
+    """The file, a row per run."""
+    with open(out, "w", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """A line per mode."""
     by_mode = collections.defaultdict(list)
     for row in rows:
         by_mode[row["mode"]].append(row)
+    lines = [f"{'mode':<28} runs  equal  kills"]
     for name, own in [*sorted(by_mode.items()), ("all", rows)]:
         equal = sum(row["outcome"] == EQUAL for row in own)
-        print(f"{name:<28} {len(own):4d}  {sum(row['points'] for row in own):5d}  {equal:5d}")
-    sys.exit(any(row["outcome"] != EQUAL for row in rows))
+        lines.append(f"{name:<28} {len(own):4d}  {equal:5d}  {sum(row['kills'] for row in own):5d}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

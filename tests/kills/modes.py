@@ -29,10 +29,11 @@ def run_result(folder: Path) -> Any:
     return reproducible_rows(folder), last
 
 
-def training(*words: str) -> Mode:
+def training(*words: str, jobs: int = 1) -> Mode:
     """`sombrl train`, then `sombrl resume`."""
+    own = [*words, "--jobs", str(jobs), "--no-tensorboard"]
     return Mode(
-        begin=lambda folder: [*SOMBRL, "train", *words, "--no-tensorboard", "--out", str(folder / "run")],
+        begin=lambda folder: [*SOMBRL, "train", *own, "--out", str(folder / "run")],
         again=lambda folder: [*SOMBRL, "resume", str(folder / "run"), "--no-tensorboard"],
         begun=lambda folder: (folder / "run").exists(),
         result=lambda folder: run_result(folder / "run"),
@@ -83,16 +84,8 @@ def _tiny(**parts: Any) -> list[str]:
 NETS = {"hidden": (8, 8), "batch_size": 8}
 STRONG = {"sac": {**NETS, "actor_hidden": (8, 8)}, "ensemble": NETS}
 ONLINE = [
-    "--env",
-    "Pendulum-v1",
-    "--seeds",
-    "2",
-    "--decisions",
-    "120",
-    "--report-every",
-    "20",
-    "--episode-length",
-    "15",
+    *("--env", "Pendulum-v1", "--seeds", "2"),
+    *("--decisions", "120", "--report-every", "20", "--episode-length", "15"),
 ]
 PLAN = {"num_samples": 12, "iterations": 1, "horizon": 2, "proposals": 2}
 ICEM = {"num_samples": 12, "num_elites": 3, "iterations": 2, "horizon": 4, "particles": 2}
@@ -110,7 +103,7 @@ MODES: dict[str, Mode] = {
     "gp-icem, discounted": training(*GP, "--setting", "discounted", "--horizon-floor", "3"),
     "gp-icem, non-episodic": training(*GP, "--setting", "non-episodic", "--update-every", "4"),
     "gp-icem, unsupervised": training(*GP, "--setting", "unsupervised", "--explore", "unsupervised"),
-    "gp-icem --jobs 2": training(*GP[:3], "--seeds", "4", "--episodes", "12", *SMALL_FLAGS, "--jobs", "2"),
+    "gp-icem --jobs 2": training(*GP[:3], "--seeds", "4", "--episodes", "12", *SMALL_FLAGS, jobs=2),
     "mbpo": training("mbpo", *ONLINE, *_tiny(**STRONG)),
     "mbpo --preset paper": training("mbpo", "--preset", "paper", *ONLINE, *_tiny(sac=NETS, ensemble=NETS)),
     "mbpo --controller sac-mppi": training("mbpo", *ONLINE, "--controller", "sac-mppi", *_tiny(**STRONG, plan=PLAN)),

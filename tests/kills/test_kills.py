@@ -1,4 +1,4 @@
-"""One or two kills of each kind of run that no other test kills; `tools/kill_runs.py` does it hundreds of times."""
+"""A kill of each kind of run that no other test kills; `tools/kill_runs.py` does it hundreds of times."""
 
 import random
 
@@ -7,18 +7,16 @@ import pytest
 from tests.kills.killing import disturbed, left_in_peace
 from tests.kills.modes import MODES
 
-ELSEWHERE = ("gp-icem", "gp-icem --jobs 2", "mbpo in worker processes", "dreamer", "experiment", "sweep")
-"""Killed in tests/runs, tests/sweep, tests/dreamer and tests/paper."""
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("programs")
+ELSEWHERE = (
+    *("gp-icem", "gp-icem --jobs 2", "mbpo in worker processes", "dreamer", "experiment", "sweep"),
+    "hardware, simulated",
+)
+"""Killed in tests/runs, tests/sweep, tests/dreamer, tests/paper and tests/hardware."""
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in MODES if name not in ELSEWHERE])
-def test_killed_and_gone_on_with(name, cache, tmp_path):
-    result, gaps = left_in_peace(MODES[name], tmp_path / "peace", cache)
-    found, kills = disturbed(MODES[name], tmp_path / "run", cache, random.Random(name), gaps, at_writes=True)
+def test_killed_and_gone_on_with(name, tmp_path):
+    result, gaps = left_in_peace(MODES[name], tmp_path / "peace")
+    found, kills = disturbed(MODES[name], tmp_path / "run", random.Random(name), gaps, again=0.0, at_writes=True)
     assert kills and found == result, kills
