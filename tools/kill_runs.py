@@ -94,10 +94,10 @@ def summary(rows: list[dict[str, Any]]) -> str:
     by_mode = collections.defaultdict(list)
     for row in rows:
         by_mode[row["mode"]].append(row)
-    lines = [f"{'mode':<28} runs  kills  equal"]
+    lines = [f"{'mode':<28} runs  equal  kills"]
     for name, own in [*sorted(by_mode.items()), ("all", rows)]:
         equal = sum(row["outcome"] == EQUAL for row in own)
-        lines.append(f"{name:<28} {len(own):4d}  {sum(row['kills'] for row in own):5d}  {equal:5d}")
+        lines.append(f"{name:<28} {len(own):4d}  {equal:5d}  {sum(row['kills'] for row in own):5d}")
     return "\n".join(lines)
 
 
