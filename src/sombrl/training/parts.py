@@ -306,7 +306,7 @@ class ControllerPolicy(Policy):
 
 def take_over(controller: AbstractController, ours: LoopState, theirs: LoopState, seeds: int, path: str) -> Any:
     """What the first `seeds` of another run have learned, learner and controller; the strategy's own begins anew."""
-    learned = jax.tree.map(lambda leaf: leaf[:seeds], (theirs.learner, theirs.controller))
+    learned = _rows((theirs.learner, theirs.controller), np.arange(seeds))
     fresh = ours.learner, ours.controller
     ours_shape, theirs_shape = (_shapes(one) for one in (fresh, learned))
     if ours_shape != theirs_shape:
