@@ -129,3 +129,15 @@ def test_refuses(env, settings, says):
         return
     with pytest.raises(SombrlError, match=says):
         make("sim-fsvgd", env, **(TINY | settings))
+
+
+@pytest.mark.thorough
+@pytest.mark.optimised
+def test_its_data_in_their_order_give_the_same_policy(tmp_path):
+    """--offline, with a replay of the same size: model and policy are those of the run, bit for bit."""
+    agent = car(seeds=1, capacity=15).learn(15)
+    agent.save(tmp_path / "run")
+    replayed = car(seeds=1, capacity=15, offline=str(tmp_path / "run"), offline_order="recorded").learn(15)
+    for part in ("learner", "controller"):
+        ours, theirs = (jax.tree.leaves(getattr(one.state, part)) for one in (replayed, agent))
+        assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True)), part

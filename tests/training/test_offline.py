@@ -172,6 +172,14 @@ def test_lambda_is_calibrated_once_the_model_has_learned(data):
         mbpo(explore="pessimistic", schedule="calibrated")
 
 
+@pytest.mark.thorough
+def test_a_model_that_is_always_sure_has_no_lambda(data):
+    alone = mbpo(offline=data, explore="pessimistic", ensemble=TINY["ensemble"] | {"members": 1})
+    with pytest.raises(SombrlError, match=r"λ cannot be calibrated, .* raise --ensemble\.members"):
+        alone.learn(40)
+    assert alone.iteration == 1
+
+
 # ------------------------------------------------------------------------------------ what it must not do
 
 
@@ -254,6 +262,19 @@ def test_a_run_goes_on_with_what_another_has_learned(run, data, tmp_path):
     fresh.prepare()
     assert int(fresh.state.replay.added[0]) == 40
     same(arrays(fresh), arrays(mbpo(decisions=40)))
+
+
+def test_a_planner_goes_on_as_well(tmp_path):
+    before = small(explore="greedy").learn(12)
+    before.save(tmp_path / "run")
+    after = small(explore="optimistic", start_from=str(tmp_path / "run"), preset=None, horizon_value="none")
+    after.prepare()
+    ours, theirs = arrays(after, "learner"), arrays(before, "learner")
+    same(ours, theirs)
+    assert [one.dtype for one in ours] == [one.dtype for one in theirs], "the GP's are float64"
+    assert after.trainer.parts.random_episodes == 0, "it has something to start from"
+    (report,) = after.iterations(1)
+    assert (int(report.decisions[0]), int(after.state.replay.added[0])) == (6, 18)
 
 
 def test_what_does_not_fit_is_refused(run, data, tmp_path):

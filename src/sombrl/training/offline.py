@@ -157,6 +157,11 @@ class OfflineOnlineTrainer(OfflineTrainer):
         weight = self.compiled("explore").scale(self.state.learner, self.state.replay)
         assert weight is not None, "a calibrated λ comes from data"
         weight = weight if self.iteration else jnp.zeros_like(weight)
+        if not np.isfinite(weight).all():
+            raise SombrlError(
+                "λ cannot be calibrated: the model is sure (σ = 0) where it is wrong, as a single member always is, so "
+                "raise --ensemble.members, or give --schedule constant and a --bonus-weight."
+            )
         calibrated: Exploration = eqx.tree_at(lambda e: e.bonus_weight, explorations, Constant(weight))
         return calibrated
 

@@ -142,7 +142,8 @@ def _columns(rows: Transition) -> tuple[Any, ...]:
 
 def take_over(controller: AbstractController, ours: LoopState, theirs: LoopState, seeds: int, path: str) -> Any:
     """What the first `seeds` of another run have learned, learner and controller; the strategy's own begins anew."""
-    learned = jax.tree.map(lambda leaf: leaf[:seeds], (theirs.learner, theirs.controller))
+    with jax.enable_x64(True):  # float64 leaves stay so
+        learned = jax.tree.map(lambda leaf: leaf[:seeds], (theirs.learner, theirs.controller))
     fresh = ours.learner, ours.controller
     ours_shape, theirs_shape = (_shapes(one) for one in (fresh, learned))
     if ours_shape != theirs_shape:
