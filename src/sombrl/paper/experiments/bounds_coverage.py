@@ -177,6 +177,7 @@ BOUNDS_COVERAGE = Experiment(
 
 gp-icem (λ a tenth of the range of the rewards, as trained) predicts every training episode before it is played, from
 its start and with the planner that then plays it. mbpo (λ = 1 reward per unit of ‖σ‖, for its own is in units of value)
-predicts an evaluation every 200 decisions. Calibrated factors are conformal quantiles of the episodes before, of all
-seeds, at most the latest 20 iterations of them; where there are too few yet, nothing is counted.
+predicts an evaluation every 200 decisions. Calibrated factors are conformal quantiles of the latest episodes before, of
+all seeds (training/bounds.py); where there are too few yet, nothing is counted. How far they look back, 20 episodes, was
+chosen on these very runs among 10 to 100: it hardly matters to the GPs, and mbpo at 90 % had 82 % inside with 100.
 """
