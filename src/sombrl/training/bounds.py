@@ -88,7 +88,8 @@ class Past:
 
     def _window(self, coverage: float) -> int:
         """Iterations that calibration looks back."""
-        return math.ceil(max(LATEST, 2 * least_cases(coverage)) / max(self.scores.shape[1], 1))
+        seeds = max(int(self.realised.shape[1]), 1)
+        return math.ceil(max(LATEST, 2 * least_cases(coverage)) / seeds)
 
 
 @dataclasses.dataclass(frozen=True)
