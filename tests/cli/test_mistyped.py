@@ -83,7 +83,7 @@ def test_a_task_of_the_suite_needs_its_prefix(capsys, tmp_path, monkeypatch):
     assert code == 2 and 'did you mean "dmc:cartpole-swingup"?' in err
 
 
-@pytest.mark.parametrize("command", ["eval", "resume", "export-policy --out x", "export-replay --out x"])
+@pytest.mark.parametrize("command", ["eval", "bounds", "resume", "export-policy --out x", "export-replay --out x"])
 def test_a_folder_of_runs_names_those_inside(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("greedy", "optimistic"):

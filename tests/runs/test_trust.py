@@ -48,7 +48,7 @@ def stranger(trained, tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize("command", ["eval", "resume --episodes 2", "export-policy --out pilot"])
+@pytest.mark.parametrize("command", ["eval", "bounds", "resume --episodes 2", "export-policy --out pilot"])
 def test_no_command_imports_what_a_run_names(stranger, command, capsys):
     run, mark = stranger
     name, *rest = command.split()

@@ -182,6 +182,8 @@ def test_the_past_by_hand():
         {"iteration": 4, "seed": 0},
     ]
     past = Past.of([*rows, row(5, 1, None, None, None)])
+    lost = Past.of([row(0, 0, None, 2.0, 1.0), row(0, 1, 1.0, 2.0, 1.0), row(1, 0, "x", 1.0, 1.0)])
+    assert lost.scores.tolist()[0] == [math.inf, 0.0] and lost.covered(1e9) == 1 / 3  # what diverged has lost
     assert past.episodes == 3 and past.scores[0].tolist() == [1.5, 0.5] and past.scores[1, 0] == 0.0
     assert past.covered(1.0) == 2 / 3 and past.covered(1.5) == 1.0 and past.covered(0.1) == 1 / 3
     assert past.calibrated(0.5) == 0.5 and past.calibrated(0.7) == 1.5
@@ -189,6 +191,15 @@ def test_the_past_by_hand():
     assert sure.scores.ravel().tolist() == [math.inf, 0.0]
     with pytest.raises(SombrlError, match="wrong with Σ‖σ‖ = 0"):
         sure.calibrated(0.6)
+
+
+def test_calibration_looks_back_twenty_episodes_or_twice_what_it_takes():
+    realised = np.concatenate([np.full((10, 4), 9.0), np.full((5, 4), 1.0)])
+    past = Past(np.zeros_like(realised), np.ones_like(realised), realised)
+    assert past.calibrated(0.9) == 1.0  # of the last five iterations of four seeds
+    assert past.calibrated(0.95) == 9.0  # 19 are needed, so 38 are looked at
+    assert past.rolling(0.9)[[0, 2, 3, 14]].tolist() == [math.inf, math.inf, 9.0, 9.0]
+    assert past.rolling(0.9).shape == (15,)
 
 
 def test_the_gap_by_hand():

@@ -41,7 +41,9 @@ def table(agent: Agent, bounds: Bounds) -> str:
     ]
     columns = [bounds.low, bounds.value, bounds.high, bounds.uncertainty, bounds.factor[None]]
     for seed, numbers in zip(agent.seeds, np.stack([column.mean(axis=0) for column in columns]).T, strict=True):
-        lines.append(f"{seed:>6}  {'  '.join(f'{number:>10.4g}' for number in numbers)}")
+        returns, rest = numbers[:3], numbers[3:]
+        texts = [*(f"{value:>10.2f}" for value in returns), *(f"{value:>10.4g}" for value in rest)]
+        lines.append(f"{seed:>6}  {'  '.join(texts)}")
     lines += ["", f"J ± λ Σ‖σ‖; λ, in reward per unit of Σ‖σ‖, is {bounds.origin}", _held(bounds)]
     return "\n".join(lines)
 

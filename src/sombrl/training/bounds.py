@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RETURN, UNCERTAINTY, REALISED, GAP = "bounds/return", "bounds/uncertainty", "bounds/realised", "bounds/gap"
 """Metrics: J and Σ‖σ‖ in the model before an episode; the return it then had; J⁺ against J⁻ of two plans."""
 LATEST = 20
-"""Iterations that calibration looks back: the model that made older predictions was another one."""
+"""Episodes that calibration looks back, or twice as many as it needs: older predictions were another model's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,14 +30,15 @@ class Past:
 
     @staticmethod
     def of(rows: Sequence[Mapping[str, Any]]) -> "Past":
-        """From rows of metrics."""
-        kept = [row for row in rows if all(row.get(name) is not None for name in (RETURN, UNCERTAINTY, REALISED))]
+        """From rows of metrics; those without a predicted episode are left out."""
+        kept = [row for row in rows if all(_known(row.get(name)) for name in ("iteration", "seed", REALISED))]
         times = sorted({row["iteration"] for row in kept})
         seeds = sorted({row["seed"] for row in kept})
         columns = np.full((3, len(times), len(seeds)), np.nan)
         for row in kept:
             place = times.index(row["iteration"]), seeds.index(row["seed"])
-            columns[:, *place] = row[RETURN], row[UNCERTAINTY], row[REALISED]
+            found = [row.get(name) for name in (RETURN, UNCERTAINTY, REALISED)]
+            columns[:, *place] = [value if _known(value) else np.nan for value in found]
         return Past(*columns)
 
     @property
@@ -47,10 +48,11 @@ class Past:
 
     @property
     def scores(self) -> np.ndarray:
-        """|realised - J| / Σ‖σ‖, the least factor that covers; infinite where the model was sure and wrong."""
+        """|realised - J| / Σ‖σ‖: the least factor that covers; infinite after divergence, and of sure errors."""
         error = np.abs(self.realised - self.value)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.where(error == 0, 0.0, error / self.uncertainty))
+            ratio = np.where(error == 0, 0.0, error / self.uncertainty)
+        return np.asarray(np.where(np.isnan(ratio) & ~np.isnan(self.realised), np.inf, ratio))
 
     def covered(self, factor: float | np.ndarray) -> float:
         """The share of the episodes whose return was inside J ± factor · Σ‖σ‖, where there is a factor; NaN of none."""
@@ -65,7 +67,7 @@ class Past:
             raise SombrlError(
                 "there are no past episodes to calibrate on: train with --record-bounds (policies: and --eval-every)."
             )
-        latest = self.scores[-LATEST:]
+        latest = self.scores[-self._window(coverage) :]
         latest = latest[~np.isnan(latest)]
         if len(latest) < (least := least_cases(coverage)):
             raise SombrlError(
@@ -82,7 +84,12 @@ class Past:
 
     def rolling(self, coverage: float) -> np.ndarray:
         """For every iteration the factor that would have been calibrated just before it."""
-        return rolling_quantiles(self.scores, coverage, LATEST)
+        return rolling_quantiles(self.scores, coverage, self._window(coverage))
+
+    def _window(self, coverage: float) -> int:
+        """Iterations that calibration looks back."""
+        seeds = max(int(self.realised.shape[1]), 1)
+        return math.ceil(max(LATEST, 2 * least_cases(coverage)) / seeds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +117,10 @@ class Bounds:
     def high(self) -> np.ndarray:
         """J⁺."""
         return np.asarray(self.value + self.factor * self.uncertainty)
+
+
+def _known(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def require_factor(factor: float | None, theory: bool, calibrated: float | None) -> None:
