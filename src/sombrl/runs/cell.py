@@ -63,7 +63,7 @@ class TrainCell:
             "algorithm": self.algorithm,
             "method": self.method,
             "env": self.env,
-            "config": to_json(self.config),
+            "config": _settings(self.config),
             "run": to_json(self.run),
             "metrics": list(self.metrics),
             "extra": _name(self.extra),
@@ -90,6 +90,14 @@ class FunctionCell:
 
 
 Cell = TrainCell | FunctionCell
+
+LATER = ("replay_window", "safety")
+"""Options that are younger than the committed results: left out where they are off, so that settings stay the same."""
+
+
+def _settings(config: Any) -> Any:
+    off = to_json(type(config)())
+    return {name: value for name, value in to_json(config).items() if name not in LATER or value != off[name]}
 
 
 def recorded_as(name: str) -> Callable[[AnyFunction], AnyFunction]:
