@@ -16,10 +16,10 @@ NAME = re.compile(r"[a-z0-9][a-z0-9.=-]*(/[a-z0-9][a-z0-9.=-]*)*")
 
 
 LATER = (
-    *(("offline", None), ("offline_seed", None), ("offline_order", "all"), ("held_out", 0.1), ("start_from", None)),
-    *(("record_bounds", False), ("stop_when_gap", None)),
+    *("offline", "offline_seed", "offline_order", "held_out", "start_from"),
+    *("record_bounds", "stop_when_gap", "replay_window", "safety"),
 )
-"""Settings that came after cells were stored, at the value that held before: they are not said."""
+"""Options that are younger than the committed results: left out where they are off, so that settings stay the same."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +70,8 @@ class TrainCell:
             "algorithm": self.algorithm,
             "method": self.method,
             "env": self.env,
-            "config": to_json(self.config) if self.algorithm == "dreamer" else _without_later(self.config),
-            "run": _without_later(self.run),
+            "config": to_json(self.config) if self.algorithm == "dreamer" else _settings(self.config),
+            "run": _settings(self.run),
             "metrics": list(self.metrics),
             "extra": _name(self.extra),
             "evaluation": to_json(self.evaluation),
@@ -109,8 +109,9 @@ def recorded_as(name: str) -> Callable[[AnyFunction], AnyFunction]:
     return label
 
 
-def _without_later(config: Any) -> dict[str, Any]:
-    return {name: value for name, value in to_json(config).items() if (name, value) not in LATER}
+def _settings(config: Any) -> dict[str, Any]:
+    off = to_json(type(config)())
+    return {name: value for name, value in to_json(config).items() if name not in LATER or value != off[name]}
 
 
 def _name(function: Callable[..., Any] | None) -> str | None:
