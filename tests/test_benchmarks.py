@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from benchmarks import mbpo, parking, sac
+from benchmarks import mbpo, parking, playground, sac
 from benchmarks.timing import ROOT, Block, alone, ratio, row
 
 SLOW = [Block(4.0, 8.0), Block(6.0, 8.0), Block(9.0, 9.0)]
@@ -58,6 +58,12 @@ def test_parking_table():
 
     cells = parking.table([episode(1.0), episode(7.0), episode(5.0), episode(6.0)])  # the first one compiles
     assert cells == {"fit_s": 5.0, "search_s": 10.0, "drive_s": 1.0, "episode_s": 16.5, "first_episode_s": 12.5}
+
+
+def test_playground_table():
+    cells = playground.table({"playground:A": SLOW, "dmc:a": FAST}, 1600)
+    assert cells["playground:A"]["frames_per_s"] == pytest.approx(1600 / 4.0)
+    assert cells["dmc:a"]["frames_per_s"] == pytest.approx(1600 / 1.0)
 
 
 def test_one_measures_at_a_time(tmp_path):

@@ -225,6 +225,13 @@ def test_episodes_of_parking():
         assert row == [f"{seconds[part]:.1f}" for part in ("fit_s", "search_s", "episode_s", "first_episode_s")]
 
 
+@pytest.mark.parametrize(("task", "row"), [("cartpole", "sparse cartpole"), ("cheetah", "cheetah")])
+def test_playground_beside_dm_control(task, row):
+    measured = [cells for seeds in (1, 8) for cells in bench("playground")["rows"][f"{task} · {seeds}"].values()]
+    shown = cells("performance.md", row, section="Playground beside dm_control")
+    assert [float(cell) for cell in shown] == pytest.approx([one["cpu_ms"] for one in measured], rel=0.02)
+
+
 def test_updates_of_dreamer_on_two_cores():
     updates = bench("dreamer")["updates"]
     greedy, optimistic = (updates[f"proprio · {how} · 1"]["min_ms"] / 1e3 for how in ("greedy", "optimistic"))

@@ -60,6 +60,8 @@ def test_every_task_is_one_of_ours(suite):
         ("playground:", {}, "unknown environment"),
         (NAME, {"impl": "warp"}, "has no option 'impl'; it has ctrl_dt and sim_dt"),
         (NAME, {"sim_dt": "fast"}, "sim_dt must be a finite number"),
+        (NAME, {"sim_dt": 0}, "must be positive"),
+        (NAME, {"sim_dt": 0.05}, "a frame, no less"),
     ],
 )
 def test_refusals(name, kwargs, told, suite):

@@ -122,7 +122,7 @@ class Scripted(AbstractBackend):
         if not rows:
             task._begin()
             path.parent.mkdir()
-            task.note("started", iteration=0, planned=EPISODES)
+            task.attempts.note("started", iteration=0, planned=EPISODES)
         with open(path, "a") as file:
             for seed in range(2):
                 row = {"iteration": iteration, "seed": seed, RETURN: value_of(task.cell, iteration) + seed}

@@ -24,9 +24,10 @@ GYMNASIUM = {
 
 def installed() -> list[tuple[str, str]]:
     """(name, suite) of every environment that can be made here, a suite after the other."""
+    control = [name for name in dmc.task_names() if not name.startswith(f"{dmc.PREFIX}lqr-")]  # without bounds: refused
     suites = [
         ("sombrl", list(WORLDS)),
-        ("DeepMind Control; dmc-vision: has the same as pictures", dmc.task_names()),
+        ("DeepMind Control; dmc-vision: has the same as pictures", control),
         ("MuJoCo Playground", playground.task_names()),
         ("Atari (dreamer)", atari.game_names()),
     ]
@@ -46,7 +47,7 @@ def _gymnasium() -> Iterator[tuple[str, str]]:
                 newest[key] = spec
     for spec in newest.values():
         module = _module(spec)
-        yield spec.id, GYMNASIUM[module[2]] if module[:2] == OWN else f"Gymnasium, {module[0]}"
+        yield spec.id, GYMNASIUM.get(module[2], "Gymnasium") if module[:2] == OWN else f"Gymnasium, {module[0]}"
 
 
 def _module(spec: EnvSpec) -> list[str]:

@@ -55,7 +55,10 @@ class PlaygroundWorld(AbstractWorld):
             raise SombrlError(f"{name} has no option {unknown[0]!r}; it has {' and '.join(OPTIONS)}, in seconds.")
         self.name = name
         self.options = tuple(sorted((key, check_cost(value, key)) for key, value in options.items()))
-        _load(self.name, self.options)
+        if 0.0 in dict(self.options).values() or self._env.n_substeps < 1:
+            raise SombrlError(
+                f"{name}: sim_dt, a step of the physics, must be positive, and ctrl_dt, a frame, no less."
+            )
 
     @property
     def _env(self) -> Any:
