@@ -98,6 +98,40 @@ def test_what_is_kept(task):
         assert count == f"{int(np.sum(series(**where, metric='kept')[:, 0] >= 0.9))}/5"
 
 
+SAFE = {"Pendulum": "pendulum speed_limit=7", "MountainCar": "mountain-car cliff=-1.1"}
+WITHIN = {"optimistic": "optimistic", "optimistic within a budget": "safe", "greedy": "greedy"}
+WITHIN |= {"greedy within a budget": "safe-greedy", "optimistic, λc = 0": "safe-mean"}
+
+
+@pytest.mark.parametrize("task", SAFE)
+def test_violations_and_what_it_costs_to_have_none(task):
+    methods = [name for name in WITHIN if f"| {task} | {name} |" in (ROOT / "docs" / "safety.md").read_text()]
+    assert {"optimistic", "optimistic within a budget"} <= set(methods)
+    for name in methods:
+        rate, clean, earned = cells("safety.md", task, name)
+        where = {"path": "safe-exploration/small.csv", "env": SAFE[task], "method": WITHIN[name]}
+        agrees(rate, series(**where, metric="safety/violations_per_1000")[:, -1])
+        without = series(**where, metric="without violation")[:, 0]
+        assert clean == f"{int(without.sum())}/{len(without)}"
+        agrees(earned, series(**where, metric="rollout/ep_rew_mean")[:, -3:].mean(axis=1))
+
+
+DRIFTED = {"Pendulum, motor reversed": "pendulum torque=-1"}
+
+
+@pytest.mark.parametrize(("data", "method"), [("all", "all"), ("the last three episodes", "window")])
+@pytest.mark.parametrize("task", DRIFTED)
+def test_what_a_window_is_worth(task, data, method):
+    score, recovered, until, regret = cells("drift.md", task, data)
+    where = {"path": "drift/small.csv", "env": DRIFTED[task], "method": method}
+    agrees(score, series(**where, metric="score")[:, -3:].mean(axis=1))
+    found = series(**where, metric="recovered")[:, 0]
+    assert recovered == f"{int(found.sum())}/{len(found)}"
+    if found.any():
+        agrees(until, series(**where, metric="episodes until recovered")[:, 0])
+    agrees(regret, series(**where, metric="dynamic_regret")[:, -1])
+
+
 @pytest.mark.parametrize("cost", ["0.0", "0.1", "0.2"])
 @pytest.mark.parametrize("env", ["MountainCar", "Pendulum"])
 def test_gps_without_resets(env, cost):

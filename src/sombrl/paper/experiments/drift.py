@@ -115,8 +115,8 @@ def draw(rows: list[Row]) -> Any:
             axes.axvline(CHANGE + 0.5, color="0.6", linewidth=1)
         returns.set(title=title_of(env))
         regret.set(xlabel="episode")
-    above[0, 0].set_ylabel("return of the episode")
-    below[0, 0].set_ylabel("dynamic regret")
+    above[0].set_ylabel("return of the episode")
+    below[0].set_ylabel("dynamic regret")
     finish(figure, "A motor that is reversed, or fades", rows)
     return figure
 
