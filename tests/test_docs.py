@@ -238,6 +238,8 @@ def test_make_targets_and_commands_exist(page):
 def flags():
     """The flags of all commands together, from their own help."""
     found = {"--help", "--help-all", "--quick", "--version"}  # the third is the examples'
+    for script in (*(ROOT / "tools").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")):
+        found |= set(re.findall(rf'"({FLAG})"', script.read_text()))
     for command in COMMANDS:
         for algorithm in ALGORITHMS if command == "train" else [None]:
             with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):

@@ -65,6 +65,7 @@ def pair():
     return agent(schedule="decoupled", seeds=2, sac={"updates_per_call": 1, "policy_every": 1}, ensemble={"members": 2})
 
 
+@pytest.mark.thorough
 def test_turns_in_training_and_resumes_bit_for_bit(tmp_path):
     whole, half = (pair().learn(decisions) for decisions in (60, 40))
     half.save(tmp_path / "run")

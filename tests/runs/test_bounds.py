@@ -61,6 +61,7 @@ def test_a_resumed_run_predicts_the_same(run, tmp_path, capsys):
     assert "J⁻" in capsys.readouterr().out  # in the line of progress
 
 
+@pytest.mark.thorough
 def test_a_run_that_has_ended_says_so_and_goes_on_when_told_to(tmp_path, capsys):
     path = tmp_path / "run"
     gap = ["--stop-when-gap", "0.9", "--bonus-weight", "0.001", "--checkpoint-every", "5"]
@@ -115,9 +116,11 @@ def test_a_learned_policy_predicts_its_evaluations(tmp_path, capsys):
 
 
 def test_settings_of_cells_are_those_from_before_unless_they_are_used():
+    from sombrl.algorithms.gp_icem import GPICEMConfig
     from sombrl.config.run import RunConfig
     from sombrl.paper.experiments.base import TrainCell
 
-    plain, recorded = (TrainCell("a", "b", "c", RunConfig(record_bounds=on), None).settings() for on in (False, True))
+    config = GPICEMConfig()
+    plain, recorded = (TrainCell("a", "b", "c", RunConfig(record_bounds=on), config).settings() for on in (False, True))
     assert "record_bounds" not in plain["run"] and recorded["run"]["record_bounds"]
     assert json.dumps(plain)

@@ -114,6 +114,7 @@ def test_film_of_the_first_episode(run, tmp_path, capsys):
     assert "5 frames" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_film_of_a_gymnasium_world(tmp_path):
     agent = make("gp-icem", "Pendulum-v1", episode_length=3, **TINY | {"seeds": 1})
     agent.learn(3)

@@ -122,6 +122,7 @@ def test_a_sweep_is_a_file_as_any_other(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "mark").exists() and not (tmp_path / "sweeps").exists()
 
 
+@pytest.mark.thorough
 def test_training_on_a_module_of_ones_own_goes_on_as_its_sentence_says(tmp_path):
     """Train, resume and evaluate with a module that lies in the current folder."""
     (tmp_path / "own.py").write_text(PAYLOAD.format(mark=str(tmp_path / "mark")).replace("X-v0", "Own-v0"))

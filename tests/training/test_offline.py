@@ -154,6 +154,7 @@ def test_whole_episodes_are_held_out():
     assert hold_out(walked(1, 30), 0.1)[1] == 3, "of a single trajectory the last decisions"
 
 
+@pytest.mark.thorough
 def test_lambda_is_calibrated_once_the_model_has_learned(data):
     agent = mbpo(offline=data, explore="pessimistic", decisions=60)
     weights = [float(report.metrics["explore/bonus_weight"][0]) for report in agent.iterations(3)]
@@ -235,6 +236,7 @@ def test_rollouts_end_where_the_model_is_unsure():
 # ------------------------------------------------------------------------------------------ offline to online
 
 
+@pytest.mark.thorough
 def test_a_run_goes_on_with_what_another_has_learned(run, data, tmp_path):
     path, _ = run
     offline = mbpo(offline=path, explore="pessimistic", seeds=2)

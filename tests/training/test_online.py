@@ -92,6 +92,7 @@ def test_strong_without_bonus_weight_is_strong_mbpo_mean():
     assert np.asarray(greedy.state.replay.data.action).std() > 0.1
 
 
+@pytest.mark.thorough
 def test_one_strong_member_is_its_own_mean():
     one = {"members": 1, "noise_floor": 1e-12}
     sac = {"critic_expansion": 2, "actor_expansion": 2}
@@ -107,6 +108,7 @@ def test_strong_with_real_data_alone_is_strong_sac():
     same(strong(explore="greedy", sac=schedule).learn(60), strong("sac", sac=schedule).learn(60))
 
 
+@pytest.mark.thorough
 def test_a_strong_agent_resumes_bit_for_bit(tmp_path):
     sac = {"critic_expansion": 1, "project_weights": True}
     whole = strong(seeds=2, sac=sac).learn(60)

@@ -12,16 +12,15 @@ from typing import Any
 
 from sombrl.paper.experiments.base import Cell, Experiment
 from sombrl.paper.experiments.figures import Look, draw_tiles
-from sombrl.paper.experiments.ladder import LADDER, STRONG, agent_cell
+from sombrl.paper.experiments.ladder import ADAPTIVE, LADDER, STRONG, agent_cell
 from sombrl.paper.experiments.mbpo import LAST_RETURNS, LAST_WEIGHT, RETURNS
 from sombrl.runs.plots import COLORS
 
-RECENT = {"sac.bonus_memory": 10_000}
 RULES: dict[str, dict[str, Any]] = {
     "greedy": {"explore": "greedy"},
     "auto": {},
-    "recent": RECENT,
-    "decoupled": RECENT | {"schedule": "decoupled"},
+    "recent": {"sac.bonus_memory": 10_000},
+    "decoupled": ADAPTIVE,
 }
 LIGHT: dict[str, Any] = {
     "sac.hidden": (64, 64),
