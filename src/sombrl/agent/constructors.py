@@ -28,6 +28,7 @@ from sombrl.dynamics.gp import GPConfig
 from sombrl.dynamics.grey_box import GreyBoxConfig
 from sombrl.dynamics.particle_config import ParticleConfig
 from sombrl.exploration.weight import TheoryConfig
+from sombrl.training.safety import SafetyConfig
 
 
 class TheorySettings(TypedDict, total=False):
@@ -103,6 +104,17 @@ class HorizonValueSettings(TypedDict, total=False):
     discount: float | None
 
 
+class SafetySettings(TypedDict, total=False):
+    """Fields of SafetyConfig, by name."""
+
+    budget: float | None
+    weight: float
+    cost: Literal["reported", "termination"]
+    cost_model: Literal["auto", "known", "learned"]
+    horizon: int
+    random_size: float
+
+
 class EnsembleSettings(TypedDict, total=False):
     """Fields of EnsembleConfig, by name."""
 
@@ -140,6 +152,7 @@ class SACSettings(TypedDict, total=False):
     imagined_action: Literal["stored", "policy"]
     imagined_weight: Literal["equal", "certainty"]
     rollout_length: int
+    rollout_stop: float | None
     mix: Literal["separate", "concatenated", "half"]
     real_every: int
     policy_every: int
@@ -261,18 +274,24 @@ def GPICEM(
     update_rule: Literal["fixed", "one-bit", "uncertainty"] = "fixed",
     update_threshold: float = 1.0,
     update_minimum: int = 1,
+    offline: str | None = None,
+    offline_seed: int | None = None,
+    offline_order: Literal["all", "recorded"] = "all",
+    held_out: float = 0.1,
     random_episodes: int | None = None,
     episodes: int = 10,
     eval_every: int = 0,
     eval_episodes: int = 5,
+    record_bounds: bool = False,
+    stop_when_gap: float | None = None,
     seed: int = 0,
     seeds: int = 1,
     explore: Literal[
-        "greedy", "pets", "thompson", "hucrl", "optimistic", "unsupervised", "neorl", "nepets", "nemean"
+        "greedy", "pets", "thompson", "hucrl", "optimistic", "unsupervised", "pessimistic", "neorl", "nepets", "nemean"
     ] = "optimistic",
     bonus_weight: float = 0.1,
     bonus_weight_units: Literal["reward", "range"] = "range",
-    schedule: Literal["constant", "linear", "exponential", "theoretical"] = "constant",
+    schedule: Literal["constant", "linear", "exponential", "theoretical", "calibrated"] = "constant",
     bonus_weight_end: float | None = None,
     bonus_weight_steps: int = 10,
     bonus: Literal["norm", "mean", "information-gain", "mean-information-gain"] = "norm",
@@ -285,10 +304,13 @@ def GPICEM(
     start_point: bool = False,
     controller: Literal["icem", "cem", "mppi"] = "icem",
     horizon_value: Literal["fitted", "none"] = "fitted",
+    start_from: str | None = None,
     gp: GPConfig | GPSettings = GPConfig(),
     icem: ICEMConfig | ICEMSettings = ICEMConfig(init_std=1.0, noise_exponent=2.0),
     mppi: MPPIConfig | MPPISettings = MPPIConfig(),
     value: HorizonValueConfig | HorizonValueSettings = HorizonValueConfig(),
+    replay_window: int | None = None,
+    safety: SafetyConfig | SafetySettings = SafetyConfig(),
 ) -> Agent:
     """GP dynamics of bounded rank, planned with iCEM (small state spaces).
 
@@ -318,23 +340,38 @@ def GPICEM(
         update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
+        offline: Learn from these data alone; no environment is stepped. A run's folder, a Minari dataset, or an
+            .npz with obs, action, reward, next_obs, terminated and truncated (docs/offline.md).
+        offline_seed: Offline, of a run: the data of this seed; default: of all, one after the other.
+        offline_order: Offline: learn from all data from the first update on; or hand them out one by one, so
+            that every update sees what it would have seen when they were recorded.
+        held_out: Offline: share of the episodes that nothing is learned from. They say how wrong the model is,
+            and calibrate λ.
         random_episodes: First episodes of random actions, so that the model has something to start from; non-
             episodic: updates. Default: 1 for gp-icem, else 0.
         episodes: Episodes per seed; non-episodic: updates of the model.
-        eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
+        eval_every: Decisions between evaluations; 0: none. They are without exploring; `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
+        record_bounds: Predict the return of every episode in the model before it is played, and record both
+            (docs/bounds.md). Costs a planner as much as the episode; policies that learn at every decision
+            predict evaluations (--eval-every).
+        stop_when_gap: Planners: end once J⁺ of the optimistic plan and J⁻ of the greedy one are within this
+            share of each other. Costs two more episodes of planning for each.
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
-        bonus_weight: λ of the optimistic strategy, per decision and unit of ‖σ‖. The paper's GP experiments
-            have 10. Where a policy learns at every decision the bonus is divided by its spread, and λ is in
-            units of value.
+        bonus_weight: λ, per decision and unit of ‖σ‖. The paper's GP experiments have 10. Where a policy learns
+            at every decision the bonus is divided by its spread, and λ is in units of value; the penalty of
+            pessimistic is not.
         bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
             seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
             more than doing nothing. The theoretical λ is in reward.
-        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
-            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
+        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*);
+            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or
+            (decoupled, mbpo) tuned so for a second policy, which takes turns with one for the task alone.
+            calibrated (--offline): the smallest λ with which the model's returns on held-out data err by at
+            most λΣσ, nine times in ten; what auto means for pessimistic offline.
         bonus_weight_end: Linear, exponential: where λ ends.
         bonus_weight_steps: Linear, exponential: λ ends after so many iterations; for algorithms that learn at
             every decision (mbpo, sac, maxinfo-sac), after so many decisions.
@@ -356,10 +393,15 @@ def GPICEM(
         controller: The planner. cem is icem without its improvements.
         horizon_value: What a plan is worth beyond its horizon: a value that is fitted inside the model
             (--value.*), or nothing.
+        start_from: Begin with what another run of this algorithm has learned, and with its data; or with data
+            alone, of a run of another algorithm, a Minari dataset or an .npz. The environment must be the same
+            (docs/offline.md).
         gp: The GP. Lengthscales and noise are in units of normalised data (mean 0, std 1).
         icem: The knobs of iCEM. The defaults are the `light` preset: two CPU cores.
         mppi: The knobs of MPPI. The defaults cost as much as the `light` preset of iCEM.
         value: The value beyond the horizon of a planner.
+        replay_window: Learn from the last so many transitions alone, for a world that drifts (SW-OMBRL).
+        safety: A cost beside the reward, and how much of it is allowed. Off unless there is a budget.
     """
     ...
 
@@ -384,20 +426,26 @@ def MBPO(
     update_rule: Literal["fixed", "one-bit", "uncertainty"] = "fixed",
     update_threshold: float = 1.0,
     update_minimum: int = 1,
+    offline: str | None = None,
+    offline_seed: int | None = None,
+    offline_order: Literal["all", "recorded"] = "all",
+    held_out: float = 0.1,
     random_episodes: int | None = None,
     episodes: int = 10,
     decisions: int | None = None,
     report_every: int = 500,
     eval_every: int = 0,
     eval_episodes: int = 5,
+    record_bounds: bool = False,
+    stop_when_gap: float | None = None,
     seed: int = 0,
     seeds: int = 1,
     explore: Literal[
-        "greedy", "pets", "thompson", "hucrl", "optimistic", "unsupervised", "neorl", "nepets", "nemean"
+        "greedy", "pets", "thompson", "hucrl", "optimistic", "unsupervised", "pessimistic", "neorl", "nepets", "nemean"
     ] = "optimistic",
     bonus_weight: float = 1.0,
     bonus_weight_units: Literal["reward", "range"] = "reward",
-    schedule: Literal["constant", "linear", "exponential", "auto"] = "auto",
+    schedule: Literal["constant", "linear", "exponential", "auto", "decoupled", "calibrated"] = "auto",
     bonus_weight_end: float | None = None,
     bonus_weight_steps: int = 10,
     bonus: Literal["norm", "mean", "information-gain", "mean-information-gain"] = "mean",
@@ -407,6 +455,7 @@ def MBPO(
     controller: Literal["sac", "sac-mppi", "sac-icem", "icem", "mppi"] = "sac",
     horizon_value: Literal["fitted", "none"] = "fitted",
     capacity: int = 1000000,
+    start_from: str | None = None,
     ensemble: EnsembleConfig | EnsembleSettings = EnsembleConfig(steps_per_fit=None, soft_reset_every=500000),
     sac: SACConfig | SACSettings = SACConfig(
         hidden=(128, 128, 128),
@@ -430,6 +479,8 @@ def MBPO(
     icem: ICEMConfig | ICEMSettings = ICEMConfig(),
     value: HorizonValueConfig | HorizonValueSettings = HorizonValueConfig(),
     plan: PlanConfig | PlanSettings = PlanConfig(),
+    replay_window: int | None = None,
+    safety: SafetyConfig | SafetySettings = SafetyConfig(),
 ) -> Agent:
     """An ensemble and a policy that learns from it (SAC), or plans in it (iCEM).
 
@@ -459,25 +510,40 @@ def MBPO(
         update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
+        offline: Learn from these data alone; no environment is stepped. A run's folder, a Minari dataset, or an
+            .npz with obs, action, reward, next_obs, terminated and truncated (docs/offline.md).
+        offline_seed: Offline, of a run: the data of this seed; default: of all, one after the other.
+        offline_order: Offline: learn from all data from the first update on; or hand them out one by one, so
+            that every update sees what it would have seen when they were recorded.
+        held_out: Offline: share of the episodes that nothing is learned from. They say how wrong the model is,
+            and calibrate λ.
         random_episodes: First episodes of random actions, so that the model has something to start from; non-
             episodic: updates. Default: 1 for gp-icem, else 0.
         episodes: Episodes per seed; non-episodic: updates of the model.
         decisions: Decisions per seed; default: those of `episodes` full episodes.
         report_every: Decisions between two reports (and checkpoints).
-        eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
+        eval_every: Decisions between evaluations; 0: none. They are without exploring; `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
+        record_bounds: Predict the return of every episode in the model before it is played, and record both
+            (docs/bounds.md). Costs a planner as much as the episode; policies that learn at every decision
+            predict evaluations (--eval-every).
+        stop_when_gap: Planners: end once J⁺ of the optimistic plan and J⁻ of the greedy one are within this
+            share of each other. Costs two more episodes of planning for each.
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
-        bonus_weight: λ of the optimistic strategy, per decision and unit of ‖σ‖. The paper's GP experiments
-            have 10. Where a policy learns at every decision the bonus is divided by its spread, and λ is in
-            units of value.
+        bonus_weight: λ, per decision and unit of ‖σ‖. The paper's GP experiments have 10. Where a policy learns
+            at every decision the bonus is divided by its spread, and λ is in units of value; the penalty of
+            pessimistic is not.
         bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
             seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
             more than doing nothing. The theoretical λ is in reward.
-        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
-            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
+        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*);
+            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or
+            (decoupled, mbpo) tuned so for a second policy, which takes turns with one for the task alone.
+            calibrated (--offline): the smallest λ with which the model's returns on held-out data err by at
+            most λΣσ, nine times in ten; what auto means for pessimistic offline.
         bonus_weight_end: Linear, exponential: where λ ends.
         bonus_weight_steps: Linear, exponential: λ ends after so many iterations; for algorithms that learn at
             every decision (mbpo, sac, maxinfo-sac), after so many decisions.
@@ -493,12 +559,17 @@ def MBPO(
         horizon_value: icem: what a plan is worth beyond its horizon. A value that is fitted inside the model
             (--value.*), or nothing.
         capacity: Transitions kept per seed; the oldest are overwritten.
+        start_from: Begin with what another run of this algorithm has learned, and with its data; or with data
+            alone, of a run of another algorithm, a Minari dataset or an .npz. The environment must be the same
+            (docs/offline.md).
         ensemble: The ensemble. The defaults are those of the authors' MBPO; noise is in units of normalised
             data.
         sac: Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC.
         icem: The knobs of iCEM. The defaults are the `light` preset: two CPU cores.
         value: The value beyond the horizon of a planner.
         plan: Short plans around a policy. The defaults cost about two updates of a small SAC.
+        replay_window: Learn from the last so many transitions alone, for a world that drifts (SW-OMBRL).
+        safety: A cost beside the reward, and how much of it is allowed. Off unless there is a budget.
     """
     ...
 
@@ -570,7 +641,7 @@ def SAC(
         episodes: Episodes per seed; non-episodic: updates of the model.
         decisions: Decisions per seed; default: those of `episodes` full episodes.
         report_every: Decisions between two reports (and checkpoints).
-        eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
+        eval_every: Decisions between evaluations; 0: none. They are without exploring; `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
         seed: The first seed.
@@ -608,6 +679,7 @@ def MaxInfoSAC(
     report_every: int = 500,
     eval_every: int = 0,
     eval_episodes: int = 5,
+    record_bounds: bool = False,
     seed: int = 0,
     seeds: int = 1,
     explore: Literal[
@@ -661,20 +733,26 @@ def MaxInfoSAC(
         episodes: Episodes per seed; non-episodic: updates of the model.
         decisions: Decisions per seed; default: those of `episodes` full episodes.
         report_every: Decisions between two reports (and checkpoints).
-        eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
+        eval_every: Decisions between evaluations; 0: none. They are without exploring; `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
+        record_bounds: Predict the return of every episode in the model before it is played, and record both
+            (docs/bounds.md). Costs a planner as much as the episode; policies that learn at every decision
+            predict evaluations (--eval-every).
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
-        bonus_weight: λ of the optimistic strategy, per decision and unit of ‖σ‖. The paper's GP experiments
-            have 10. Where a policy learns at every decision the bonus is divided by its spread, and λ is in
-            units of value.
+        bonus_weight: λ, per decision and unit of ‖σ‖. The paper's GP experiments have 10. Where a policy learns
+            at every decision the bonus is divided by its spread, and λ is in units of value; the penalty of
+            pessimistic is not.
         bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
             seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
             more than doing nothing. The theoretical λ is in reward.
-        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
-            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
+        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*);
+            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or
+            (decoupled, mbpo) tuned so for a second policy, which takes turns with one for the task alone.
+            calibrated (--offline): the smallest λ with which the model's returns on held-out data err by at
+            most λΣσ, nine times in ten; what auto means for pessimistic offline.
         bonus_weight_end: Linear, exponential: where λ ends.
         bonus_weight_steps: Linear, exponential: λ ends after so many iterations; for algorithms that learn at
             every decision (mbpo, sac, maxinfo-sac), after so many decisions.
@@ -713,16 +791,24 @@ def SimFSVGD(
     update_rule: Literal["fixed", "one-bit", "uncertainty"] = "fixed",
     update_threshold: float = 1.0,
     update_minimum: int = 1,
+    offline: str | None = None,
+    offline_seed: int | None = None,
+    offline_order: Literal["all", "recorded"] = "all",
+    held_out: float = 0.1,
     random_episodes: int | None = None,
     episodes: int = 10,
     eval_every: int = 0,
     eval_episodes: int = 5,
+    record_bounds: bool = False,
+    stop_when_gap: float | None = None,
     seed: int = 0,
     seeds: int = 1,
-    explore: Literal["greedy", "pets", "thompson", "optimistic", "unsupervised", "nepets", "nemean"] = "optimistic",
+    explore: Literal[
+        "greedy", "pets", "thompson", "optimistic", "unsupervised", "pessimistic", "nepets", "nemean"
+    ] = "optimistic",
     bonus_weight: float = 0.5,
     bonus_weight_units: Literal["reward", "range"] = "reward",
-    schedule: Literal["constant", "linear", "exponential"] = "linear",
+    schedule: Literal["constant", "linear", "exponential", "calibrated"] = "linear",
     bonus_weight_end: float | None = 0.0,
     bonus_weight_steps: int = 10,
     bonus: Literal["norm", "mean", "information-gain", "mean-information-gain"] = "norm",
@@ -735,6 +821,7 @@ def SimFSVGD(
     prior_integrator: Literal["rk4", "legacy"] = "rk4",
     frame: Literal["world", "body"] = "world",
     capacity: int = 10000,
+    start_from: str | None = None,
     model: ParticleConfig | ParticleSettings = ParticleConfig(),
     system: GreyBoxConfig | GreyBoxSettings = GreyBoxConfig(),
     search: PolicySearchConfig | PolicySearchSettings = PolicySearchConfig(),
@@ -780,23 +867,38 @@ def SimFSVGD(
         update_threshold: Non-episodic: the C of that rule, in normalised units.
         update_minimum: Non-episodic: at least so many decisions between updates
             (sombrl.theory.lyapunov_minimum).
+        offline: Learn from these data alone; no environment is stepped. A run's folder, a Minari dataset, or an
+            .npz with obs, action, reward, next_obs, terminated and truncated (docs/offline.md).
+        offline_seed: Offline, of a run: the data of this seed; default: of all, one after the other.
+        offline_order: Offline: learn from all data from the first update on; or hand them out one by one, so
+            that every update sees what it would have seen when they were recorded.
+        held_out: Offline: share of the episodes that nothing is learned from. They say how wrong the model is,
+            and calibrate λ.
         random_episodes: First episodes of random actions, so that the model has something to start from; non-
             episodic: updates. Default: 1 for gp-icem, else 0.
         episodes: Episodes per seed; non-episodic: updates of the model.
-        eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
+        eval_every: Decisions between evaluations; 0: none. They are without exploring; `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
+        record_bounds: Predict the return of every episode in the model before it is played, and record both
+            (docs/bounds.md). Costs a planner as much as the episode; policies that learn at every decision
+            predict evaluations (--eval-every).
+        stop_when_gap: Planners: end once J⁺ of the optimistic plan and J⁻ of the greedy one are within this
+            share of each other. Costs two more episodes of planning for each.
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: See `sombrl list explorations`.
-        bonus_weight: λ of the optimistic strategy, per decision and unit of ‖σ‖. The paper's GP experiments
-            have 10. Where a policy learns at every decision the bonus is divided by its spread, and λ is in
-            units of value.
+        bonus_weight: λ, per decision and unit of ‖σ‖. The paper's GP experiments have 10. Where a policy learns
+            at every decision the bonus is divided by its spread, and λ is in units of value; the penalty of
+            pessimistic is not.
         bonus_weight_units: Units of λ. reward: reward per decision. range (planners): the range of the rewards
             seen so far, which fits tasks of all scales; 100 times as much while nothing was found that pays
             more than doing nothing. The theoretical λ is in reward.
-        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*); or
-            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy.
+        schedule: How λₙ changes. Not at all; on its way to bonus_weight_end; from the theorems (--theory.*);
+            tuned from bonus_weight on, so that the policy's bonus matches that of its target (EMA) policy; or
+            (decoupled, mbpo) tuned so for a second policy, which takes turns with one for the task alone.
+            calibrated (--offline): the smallest λ with which the model's returns on held-out data err by at
+            most λΣσ, nine times in ten; what auto means for pessimistic offline.
         bonus_weight_end: Linear, exponential: where λ ends.
         bonus_weight_steps: Linear, exponential: λ ends after so many iterations; for algorithms that learn at
             every decision (mbpo, sac, maxinfo-sac), after so many decisions.
@@ -816,6 +918,9 @@ def SimFSVGD(
         frame: Coordinates of the car's model: as published; or relative to the car, which drives alike wherever
             it stands.
         capacity: Transitions kept per seed; the oldest are overwritten.
+        start_from: Begin with what another run of this algorithm has learned, and with its data; or with data
+            alone, of a run of another algorithm, a Minari dataset or an .npz. The environment must be the same
+            (docs/offline.md).
         model: The particles and how they are trained. The defaults are the authors' for SimFSVGD on the RC car,
             but for three.
         system: How a simulator's parameters are fitted.
@@ -842,6 +947,7 @@ def Dreamer(
     report_every: int = 500,
     eval_every: int = 0,
     eval_episodes: int = 5,
+    record_bounds: bool = False,
     seed: int = 0,
     seeds: int = 1,
     explore: Literal["greedy", "optimistic", "unsupervised"] = "optimistic",
@@ -887,9 +993,12 @@ def Dreamer(
         episodes: Episodes per seed; non-episodic: updates of the model.
         decisions: Decisions per seed; default: those of `episodes` full episodes.
         report_every: Decisions between two reports (and checkpoints).
-        eval_every: Decisions between evaluations without exploring; 0: none. `sombrl eval` evaluates
+        eval_every: Decisions between evaluations; 0: none. They are without exploring; `sombrl eval` evaluates
             afterwards.
         eval_episodes: Episodes per evaluation.
+        record_bounds: Predict the return of every episode in the model before it is played, and record both
+            (docs/bounds.md). Costs a planner as much as the episode; policies that learn at every decision
+            predict evaluations (--eval-every).
         seed: The first seed.
         seeds: Seeds to train together: seed, seed + 1, …
         explore: The task alone (DreamerV3); the task and the bonus; or the bonus alone (Plan2Explore).
