@@ -122,6 +122,10 @@ TAKES: dict[str, tuple[tuple[Value, ...], dict[str, Value]]] = {
             **{"--video": path, **TRUST},
         },
     ),
+    "bounds": (
+        (path,),
+        {"--episodes": number, "--factor": number, "--theory": flag, "--calibrated": number, **TRUST},
+    ),
     "plot": ((path, path), {"--out": path}),
     "export": ((path, path), {"--out": path, "--experiment": odd}),
     "export-policy": ((path,), {"--out": path, "--seed": number, "--onnx": flag, **TRUST}),
