@@ -75,10 +75,13 @@ def test_plans_without_a_horizon_are_mbpo():
 
 @pytest.mark.thorough
 def test_plans_without_a_bonus_weight_are_greedy():
-    optimistic = agent(explore="optimistic", bonus_weight=0.0, schedule="constant").learn(60)
-    greedy = agent(explore="greedy").learn(60)
-    np.testing.assert_allclose(actions(optimistic), actions(greedy), atol=1e-5)
-    assert actions(greedy).std() > 0.1
+    """Up to rounding, which what is learned from its own actions makes larger: so the first thirty decisions."""
+    nothing, some, greedy = (
+        actions(agent(schedule="constant", **options).learn(30))[:, :30]
+        for options in ({"bonus_weight": 0.0}, {"bonus_weight": 10.0}, {"explore": "greedy"})
+    )
+    np.testing.assert_allclose(nothing, greedy, atol=1e-3)
+    assert np.abs(some - greedy).max() > 0.1 and greedy.std() > 0.1
 
 
 @pytest.mark.thorough
