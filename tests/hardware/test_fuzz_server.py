@@ -243,15 +243,20 @@ def flood(tmp_path, seed, number):
         for thread in shouting:
             thread.join()
         with remote(f"127.0.0.1:{port}", patience=10.0) as backend:
-            backend.reset("teleport")
-            wait_for(lambda: backend.command(0.0, 0.2, time.monotonic()).accepted)
+            wait_for(lambda: drives(backend))
         process.terminate()
         _, err = process.communicate(timeout=120)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
     assert process.returncode == 0 and "Traceback" not in err
     assert "stopped the car and hung up after a line that is not a question" in err and list(tmp_path.iterdir()) == []
+
+
+def drives(backend) -> bool:
+    """Whether the car takes a command after a reset: on a busy machine one may come too late, and ends the drive."""
+    backend.reset("teleport")
+    return bool(backend.command(0.0, 0.2, time.monotonic()).accepted)
 
 
 def test_the_command_lives_through_a_flood(tmp_path):
