@@ -5,7 +5,7 @@ python tools/kill_runs.py --modes sac dreamer --points 10 --out kills.csv
 
 A point is a kill: before, after or in the middle of one of the writes of a run, or some time after one; of all its
 processes, of the first, or of another. Most runs are killed several times. In the end all metrics but those of the
-clock, and every array of the last checkpoint, must be those of a run that was left in peace, to the bit. A table says
+clock, and every array of the last checkpoint, must be those of an undisturbed run, bit for bit. A table says
 what came out; the exit code is 1 where anything differs. Compiled programs are kept in JAX_COMPILATION_CACHE_DIR, if
 there is one. Linux alone: processes are found in /proc.
 """

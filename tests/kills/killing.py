@@ -29,7 +29,7 @@ class Mode:
     begun: Callable[[Path], bool]
     """Whether there is something to go on with."""
     result: Callable[[Path], Any]
-    """Everything that must be the same to the bit."""
+    """Everything that must be the same, bit for bit."""
 
 
 @dataclasses.dataclass(frozen=True)
