@@ -101,7 +101,8 @@ def ladder_cells(scale: str) -> list[Cell]:
 def ladder_cell(task: str, method: str, scale: str) -> TrainCell:
     """A method on a task."""
     evaluation = (2, 1) if scale == "smoke" else (EVALUATIONS, EPISODES)
-    return agent_cell(f"{task}/{method}", LADDER[task], METHODS[method], scale, seeds=SEEDS, evaluation=evaluation)
+    cell = agent_cell(f"{task}/{method}", LADDER[task], METHODS[method], scale, seeds=SEEDS, evaluation=evaluation)
+    return dataclasses.replace(cell, group=task) if method in ("optimistic", "greedy") else cell
 
 
 def agent_cell(
