@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sombrl.paper.experiments import planning_cost
+from sombrl.paper.experiments.ladder import report
 from sombrl.paper.experiments.rccar import PUBLISHED, PUBLISHED_AT
 from sombrl.storage.results import Row, read_rows
 
@@ -99,6 +100,8 @@ def test_what_is_kept(task):
 
 
 SAFE = {"Pendulum": "pendulum speed_limit=7", "MountainCar": "mountain-car cliff=-1.1"}
+SHIELDED = "Pendulum, policy"
+SAFE[SHIELDED] = "pendulum speed_limit=7 mbpo"
 WITHIN = {"optimistic": "optimistic", "optimistic within a budget": "safe", "greedy": "greedy"}
 WITHIN |= {"greedy within a budget": "safe-greedy", "optimistic, λc = 0": "safe-mean"}
 
@@ -113,10 +116,30 @@ def test_violations_and_what_it_costs_to_have_none(task):
         agrees(rate, series(**where, metric="safety/violations_per_1000")[:, -1])
         without = series(**where, metric="without violation")[:, 0]
         assert clean == f"{int(without.sum())}/{len(without)}"
-        agrees(earned, series(**where, metric="rollout/ep_rew_mean")[:, -3:].mean(axis=1))
+        paid = "average_reward" if task == SHIELDED else "ep_rew_mean"
+        agrees(earned, series(**where, metric=f"rollout/{paid}")[:, -3:].mean(axis=1))
 
 
-DRIFTED = {"Pendulum, motor reversed": "pendulum torque=-1"}
+LADDER = {"MountainCar": "MountainCarContinuous-v0", "sparse Pendulum": "pendulum reward=sparse"}
+LADDER |= {"deceptive chain": "deceptive-chain", "sparse CartPole": "dmc:cartpole-swingup_sparse"}
+LADDER |= {"ball in cup": "dmc:ball_in_cup-catch", "reacher, easy": "dmc:reacher-easy"}
+LADDER |= {"CartPole": "dmc:cartpole-swingup", "point mass": "dmc:point_mass-easy"}
+
+
+@pytest.mark.parametrize("task", LADDER)
+def test_the_ladder(task):
+    for method, cell in zip(("optimistic", "greedy", "adaptive", "paper"), cells("ladder.md", task)[1:], strict=True):
+        where = {"path": "ladder/paper.csv", "env": LADDER[task], "method": method}
+        agrees(cell, series(**where, metric="eval/ep_rew_mean")[:, -3:].mean(axis=1))
+
+
+def test_the_standings_of_the_ladder():
+    said = (ROOT / "docs" / "ladder.md").read_text()
+    for line in report(list(rows("ladder/paper.csv"))).splitlines():
+        assert line in said, line
+
+
+DRIFTED = {"Pendulum, motor reversed": "pendulum torque=-1", "Pendulum, motor at half": "pendulum torque=0.5"}
 
 
 @pytest.mark.parametrize(("data", "method"), [("all", "all"), ("the last three episodes", "window")])
