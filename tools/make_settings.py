@@ -15,9 +15,9 @@ from sombrl.config.run import RunConfig
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 HEADER = """# Every setting
 
-The options of `sombrl train`, with their defaults. In Python they are keyword arguments: `--icem.horizon 30` is `icem={"horizon": 30}`.
-`sombrl train ALGORITHM --help` shows those that matter first. Where algorithms differ, the default says whose it is. *Written by
-`tools/make_settings.py` from the configurations; a test compares the two.*
+The options of `sombrl train`, with their defaults. In Python they are keyword arguments: `--icem.horizon 30` is
+`icem={"horizon": 30}`. `sombrl train ALGORITHM --help` shows those that matter first. Where algorithms differ, the
+default says whose it is. *Written by `tools/make_settings.py` from the configurations; a test compares the two.*
 """
 TITLES = {
     "": "Every run",
@@ -35,10 +35,12 @@ TITLES = {
     "safety": "Safety",
 }
 OWN = "Of {} alone"
-COUNTED = "decisions|frames|episodes|transitions|gradient steps|updates|steps|iterations|seeds|processes|networks|seconds"
-COUNTED += "|bytes|share|samples|particles|records|episodes|layers|candidates|anchors|units"
+COUNTED = (
+    "decisions|frames|episodes|transitions|gradient steps|updates|steps|iterations|seeds|processes|networks|seconds|"
+    "bytes|share|samples|particles|records|layers|candidates|anchors|units|widths"
+)
 UNIT = re.compile(
-    rf"^(?:[\w, -]+: )?(?:at least |every )?(?:so many )?({COUNTED}|widths)\b|\bin (reward|seconds|normalised units)\b", re.I
+    rf"^(?:[\w, -]+: )?(?:at least |every )?(?:so many )?({COUNTED})\b|\bin (reward|seconds|normalised units)\b", re.I
 )
 
 

@@ -60,7 +60,7 @@ def test_the_posterior_is_that_of_scikit_learn():
 def test_a_plan_is_worth_what_it_says_and_no_plan_is_better(weight):
     """Beside plans that hold one action, then another: all pairs of seven actions, changed after four decisions."""
     grid = np.array(evaluated("W.grid"))
-    model = f"W.posterior([3, 2.6, 3.4], [0.02, -0.05, 0], W.grid, gp)"
+    model = "W.posterior([3, 2.6, 3.4], [0.02, -0.05, 0], W.grid, gp)"
     mean, std = (np.array(each) for each in evaluated(f"Object.values({model})"))
     worth = np.array(evaluated("W.grid.map(W.reward)")) + weight * std / GP["signal"]
     plan = evaluated(f"W.plan(3, {model}, {weight}, gp)")
