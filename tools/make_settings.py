@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sombrl.algorithms import ALGORITHMS
+from sombrl.cli.train import NO_FILMS, OutputOptions
 from sombrl.config.fields import Field, leaves, value_at
 from sombrl.config.run import RunConfig
 
@@ -21,6 +22,7 @@ default says whose it is. *Written by `tools/make_settings.py` from the configur
 """
 TITLES = {
     "": "Every run",
+    "output": "Output",
     "explore": "Exploration",
     "theory": "Exploration: λ from the theorems",
     "gp": "The Gaussian process",
@@ -54,9 +56,10 @@ def _groups() -> dict[str, dict[str, tuple[Field, dict[str, Any]]]]:
     groups: dict[str, dict[str, tuple[Field, dict[str, Any]]]] = {title: {} for title in TITLES.values()}
     for name, algorithm in ALGORITHMS.items():
         groups[OWN.format(name)] = {}
-        for part, config in (("run", RunConfig()), ("config", algorithm.config())):
+        lacks = {*algorithm.lacks, *(NO_FILMS if name != "dreamer" else ())}
+        for part, config in (("run", RunConfig()), ("output", OutputOptions()), ("config", algorithm.config())):
             for field in leaves(type(config), part):
-                if field.name not in algorithm.lacks:
+                if field.name not in lacks:
                     title = _title(field, name)
                     _, defaults = groups[title].setdefault(field.flag, (field, {}))
                     defaults[name] = value_at(config, field.path)
@@ -65,7 +68,9 @@ def _groups() -> dict[str, dict[str, tuple[Field, dict[str, Any]]]]:
 
 def _title(field: Field, algorithm: str) -> str:
     prefix = field.name.partition(".")[0] if "." in field.name else ""
-    if not prefix and field.part == "config":
+    if field.part == "output":
+        prefix = "output"
+    elif not prefix and field.part == "config":
         prefix = "explore" if field.path[0] == "explore" and algorithm != "dreamer" else algorithm
     return TITLES.get(prefix, OWN.format(algorithm))
 

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from sombrl.algorithms import ALGORITHMS
+from sombrl.cli.train import OutputOptions
 from sombrl.config.fields import leaves
 from sombrl.config.run import RunConfig
 
@@ -22,5 +23,5 @@ def test_the_page_is_what_the_configurations_say():
 def test_no_option_is_missing():
     shown = set(re.findall(r"^\| `(--[\w.-]+)` \|", PAGE, flags=re.MULTILINE))
     for algorithm in ALGORITHMS.values():
-        for cls in (RunConfig, algorithm.config):
+        for cls in (RunConfig, OutputOptions, algorithm.config):
             assert {field.flag for field in leaves(cls, "") if field.name not in algorithm.lacks} <= shown
