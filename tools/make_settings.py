@@ -78,7 +78,7 @@ def _title(field: Field, algorithm: str) -> str:
 def _table(rows: dict[str, tuple[Field, dict[str, Any]]]) -> str:
     lines = ["| option | type | default | unit | meaning |", "| --- | --- | --- | --- | --- |"]
     for flag, (field, defaults) in rows.items():
-        unit = UNIT.search(field.help)
+        unit = UNIT.search(field.help) if field.number or field.kind.base is tuple else None
         named = (unit[1] or unit[2]).lower() if unit else ""
         cells = (f"`{flag}`", field.kind.words, _default(defaults), named, field.help)
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |")

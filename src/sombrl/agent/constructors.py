@@ -334,7 +334,7 @@ def GPICEM(
             length.
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
-            them, and 0 is no cap.
+            them; 0: any number.
         update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
             bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
         update_threshold: Non-episodic: the C of that rule, in normalised units.
@@ -504,7 +504,7 @@ def MBPO(
             length.
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
-            them, and 0 is no cap.
+            them; 0: any number.
         update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
             bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
         update_threshold: Non-episodic: the C of that rule, in normalised units.
@@ -630,7 +630,7 @@ def SAC(
             length.
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
-            them, and 0 is no cap.
+            them; 0: any number.
         update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
             bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
         update_threshold: Non-episodic: the C of that rule, in normalised units.
@@ -722,7 +722,7 @@ def MaxInfoSAC(
             length.
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
-            them, and 0 is no cap.
+            them; 0: any number.
         update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
             bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
         update_threshold: Non-episodic: the C of that rule, in normalised units.
@@ -861,7 +861,7 @@ def SimFSVGD(
             length.
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
-            them, and 0 is no cap.
+            them; 0: any number.
         update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
             bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
         update_threshold: Non-episodic: the C of that rule, in normalised units.
