@@ -1,6 +1,6 @@
 """Finds words that the style page of CONTRIBUTING.md asks to replace, in pages, help, errors and docstrings.
 
-python tools/check_words.py             # prints the place, the word and what to write instead; exits with 1 if there is one
+python tools/check_words.py             # prints each place, the word, and what to write; exits with 1 if there is one
 """
 
 import re

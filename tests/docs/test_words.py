@@ -33,3 +33,8 @@ def test_they_would_be_found(check, text):
 )
 def test_other_words_are_left_alone(check, text):
     assert not check.found(text)
+
+
+def test_no_page_has_the_marks_of_a_merge(check):
+    for path in check.files():
+        assert not [line for line in path.read_text().splitlines() if line.startswith(("<<<<<<< ", ">>>>>>> "))], path
