@@ -78,10 +78,14 @@ def test_a_plan_is_worth_what_it_says_and_no_plan_is_better(weight):
 
 
 @needs_node
-@pytest.mark.parametrize(("weight", "end"), [(0.0, 2.0), (0.5, 9.0), (2.0, 9.0)])
-def test_what_the_page_says_about_λ(weight, end):
-    """Without a bonus the small reward, with one the large."""
+@pytest.mark.parametrize(
+    ("weight", "lengthscale", "end"),
+    [(0.0, 0.8, 2.0), (0.5, 0.8, 9.0), (2.0, 0.8, 9.0), (0.5, 1.2, 2.0), (1.0, 1.2, 9.0)],
+)
+def test_what_the_pages_say_about_λ(weight, lengthscale, end):
+    """Without a bonus the small reward, with one the large; a model that is sure too soon needs more of it."""
     run = f"""(() => {{
+      gp.lengthscale = {lengthscale};
       let x = W.start, xs = [], felt = [];
       for (let t = 0; t < 60; t++) {{
         const plan = W.plan(x, W.posterior(xs, felt, W.grid, gp), {weight}, gp), made = W.act(x, plan.actions[0]);

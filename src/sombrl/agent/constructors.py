@@ -402,6 +402,9 @@ def GPICEM(
         value: The value beyond the horizon of a planner.
         replay_window: Learn from the last so many transitions alone, for a world that drifts (SW-OMBRL).
         safety: A cost beside the reward, and how much of it is allowed. Off unless there is a budget.
+
+    Example:
+        agent = sombrl.GPICEM("MountainCarContinuous-v0", action_repeat=5, episode_length=40).learn(400)
     """
     ...
 
@@ -570,6 +573,9 @@ def MBPO(
         plan: Short plans around a policy. The defaults cost about two updates of a small SAC.
         replay_window: Learn from the last so many transitions alone, for a world that drifts (SW-OMBRL).
         safety: A cost beside the reward, and how much of it is allowed. Off unless there is a budget.
+
+    Example:
+        agent = sombrl.MBPO("dmc:walker-run", seeds=5, sac={"batch_size": 128}).learn(50_000)
     """
     ...
 
@@ -649,6 +655,9 @@ def SAC(
         explore: See `sombrl list explorations`.
         capacity: Transitions kept per seed; the oldest are overwritten.
         sac: Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC.
+
+    Example:
+        agent = sombrl.SAC("Pendulum-v1", preset="strong").learn(5_000)
     """
     ...
 
@@ -767,6 +776,9 @@ def MaxInfoSAC(
         ensemble: The ensemble. The defaults are those of the authors' MBPO; noise is in units of normalised
             data.
         sac: Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC.
+
+    Example:
+        agent = sombrl.MaxInfoSAC("MountainCarContinuous-v0").learn(25_000)
     """
     ...
 
@@ -926,6 +938,9 @@ def SimFSVGD(
         system: How a simulator's parameters are fitted.
         search: Soft actor-critic in the model.
         sac: Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC.
+
+    Example:
+        agent = sombrl.SimFSVGD("rc-car", frame="body", bonus_weight=0.1).learn(1_000)
     """
     ...
 
@@ -1034,5 +1049,8 @@ def Dreamer(
             eval/zero_shot.
         precision: What networks compute in (losses and returns are float32 always); auto: bfloat16 on an
             accelerator.
+
+    Example:
+        agent = sombrl.Dreamer("dmc-vision:cartpole-swingup", explore="greedy", size="1m").learn(5_000)
     """
     ...
