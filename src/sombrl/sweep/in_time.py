@@ -12,7 +12,7 @@ from sombrl.sweep.driver import Drive
 from sombrl.sweep.pace import Pace, Paces, Watch, name_of
 from sombrl.sweep.worker import Job
 
-CLOSING = 8.0  # seconds for tables and figures at the end
+CLOSING = 10.0  # seconds for tables and figures at the end, and for Python to start before the time begins
 FIRST = 30.0  # seconds until a job has saved something, where nothing like it has been measured
 SAVE = 3.0  # seconds that a checkpoint takes, where none has been seen
 MARGIN = 1.5  # how much longer than the longest seen something may take

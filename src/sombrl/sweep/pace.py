@@ -15,6 +15,7 @@ from sombrl.sweep.status import last_row
 from sombrl.sweep.worker import Job
 
 FILE = "progress.json"
+SLACK = 1.0  # seconds between the start of a process and the first look at it, at most
 SAVE_EVERY = 5.0  # seconds between two writes of it: what a kill of the driver costs
 
 
@@ -99,7 +100,7 @@ class _View:
         """How many reports there are, once this process has made one."""
         if self.begun is None:
             events = (event for event in self.folder.attempts.events() if event["event"] == "started")
-            self.begun = next((event for event in events if event["time"] >= self.wall), None)
+            self.begun = next((event for event in events if event["time"] >= self.wall - SLACK), None)
             return None
         metrics = self.folder.path / "run" / "metrics.jsonl"
         if (row := last_row(metrics)) is None or metrics.stat().st_mtime < self.begun["time"]:

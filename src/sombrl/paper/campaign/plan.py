@@ -3,10 +3,12 @@
 import dataclasses
 from collections.abc import Sequence
 
-from sombrl.paper.campaign.spec import Task
+from sombrl.paper.campaign.spec import Entry, Task
 from sombrl.sweep.in_time import closing_s, too_late
 from sombrl.sweep.machine import Machine, Room
 from sombrl.sweep.pace import Pace
+
+LATE = "no time is left"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ def plan(todos: Sequence[Todo], machine: Machine, seconds: float, workers: int |
             done = todo.done + (1 - todo.done) * min(1.0, share)
             found.append(Planned(todo, starts[name], ends[name], done))
         else:
-            why = "no time is left" if room.ever(todo.task.need) else "this machine is too small for it"
+            why = LATE if room.ever(todo.task.need) else "this machine is too small for it"
             found.append(Planned(todo, None, done=todo.done, why=why))
     return found
 
@@ -79,13 +81,17 @@ def plan_text(name: str, planned: Sequence[Planned], machine: Machine, minutes: 
     lines += columns(rows) if started else ["nothing: no cell could save anything in this time"]
     waiting = [one for one in planned if one.start is None]
     if waiting:
-        lines += ["", *columns([("for a later call", "takes", "decides"), *(_later(one) for one in waiting)])]
+        by: dict[tuple[Entry, str], list[Planned]] = {}
+        for one in waiting:
+            by.setdefault((one.todo.task.entry, one.why), []).append(one)
+        later = [_later(entry, why, ones) for (entry, why), ones in by.items()]
+        lines += ["", *columns([("for a later call", "takes", "decides"), *later])]
     ends = sum(one.done >= 1 for one in started)
-    total = sum(one.todo.left_s * (one.todo.task.entry.minutes > 0) for one in planned) / 60
+    total = sum(one.todo.left_s for one in planned) / 60
     lines += [
         "",
         f"{finished} finished before; {ends} finish, {len(started) - ends} are begun and saved, {len(waiting)} wait; "
-        f"all that is left takes {total:.0f} minutes of single cells",
+        f"one after the other, all that is left would take {total:.0f} minutes",
     ]
     return "\n".join(lines)
 
@@ -97,9 +103,12 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "  ".join("─" * width for width in widths), *lines[1:]]
 
 
-def _later(one: Planned) -> tuple[str, str, str]:
-    takes = f"{one.todo.left_s / 60:.0f} min" if one.why == "no time is left" else one.why
-    return one.todo.task.name, takes, _claim(one)
+def _later(entry: Entry, why: str, waiting: Sequence[Planned]) -> tuple[str, str, str]:
+    """A line for the cells of an entry that wait."""
+    name = waiting[0].todo.task.name if len(waiting) == 1 else f"{entry.experiment} {entry.cells}"
+    times = f"{len(waiting)} × " if len(waiting) > 1 else ""
+    takes = f"{times}{max(one.todo.left_s for one in waiting) / 60:.0f} min"
+    return name, takes if why == LATE else f"{takes}: {why}", entry.claim
 
 
 def _claim(one: Planned) -> str:

@@ -14,7 +14,7 @@ from sombrl.runs.train import Interrupted, terminate_as_interrupt
 from sombrl.sweep.commands import Asked
 from sombrl.sweep.driver import Drive, driving
 from sombrl.sweep.in_time import InTime
-from sombrl.sweep.machine import Machine, Room, this_machine
+from sombrl.sweep.machine import Room, this_machine
 from sombrl.sweep.on_machine import RoomBackend
 from sombrl.sweep.worker import Job
 
@@ -70,14 +70,13 @@ def _run(work: Work, campaign: Campaign, room: Room, minutes: float, retries: in
         drive.stop()
         raise
     failed = {tasks[job]: reason for job, reason in drive.given_up.items()}
-    _close(work, failed, room.machine, stopped)
+    _close(work, work.table(failed, room.machine, minutes), failed, stopped)
 
 
-def _close(work: Work, failed: dict[Task, str], machine: Machine, stopped: bool) -> None:
+def _close(work: Work, table: str, failed: dict[Task, str], stopped: bool) -> None:
     """Merge, show the table, and end as it went."""
-    tables = work.merge()
-    print(f"\n{work.table(failed, machine)}\n", flush=True)
-    for path in tables:
+    print(f"\n{table}\n", flush=True)
+    for path in work.merge():
         print(f"table    {path}")
     again = " ".join(work.command)
     remain = sum(bool(work.left(task)) for task in work.tasks)

@@ -146,7 +146,8 @@ def _entry(number: int, given: dict[str, Any]) -> Entry:
         _number(given.get(key, 1), f"{key} of {at}")
     for key, least in (("cores", 1), ("priority", 0), ("env_workers", 0)):
         _count(given.get(key, least), f"{key} of {at}", least)
-    return Entry(**given)
+    values = given | {key: float(given[key]) for key in ("minutes", "memory_gb") if key in given}
+    return Entry(**{str(key): value for key, value in values.items()})
 
 
 def _tasks(entry: Entry) -> Iterable[Task]:

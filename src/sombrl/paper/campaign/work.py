@@ -13,11 +13,11 @@ from sombrl.paper.campaign.place import RUNS
 from sombrl.paper.campaign.plan import Todo, columns
 from sombrl.paper.campaign.spec import Campaign, Task
 from sombrl.records import SombrlError
-from sombrl.runs.cell import TrainCell
+from sombrl.runs.cell import Cell, TrainCell
 from sombrl.runs.cell_folder import CellFolder
 from sombrl.storage.files import refuse_links
 from sombrl.sweep.driver import DRIVERS
-from sombrl.sweep.in_time import FIRST
+from sombrl.sweep.in_time import FIRST, closing_s, too_late
 from sombrl.sweep.machine import Machine, Room
 from sombrl.sweep.pace import FILE, Pace, Paces, name_of, share_done
 from sombrl.sweep.worker import Job
@@ -70,11 +70,8 @@ class Work:
     def least_s(self, task: Task) -> float:
         """Seconds until a task of which nothing has been measured has saved something."""
         whole = 60 * task.entry.minutes
-        cell = self.tasks[task][0].cell
-        if not isinstance(cell, TrainCell):
-            return whole  # a function has no checkpoints
-        reports = cell.run.decisions // cell.run.report_every if cell.run.decisions else cell.run.episodes
-        return FIRST + whole / max(1, reports)
+        reports = _reports(self.tasks[task][0].cell)
+        return whole if reports is None else FIRST + whole / reports  # a function has no checkpoints
 
     def merge(self) -> list[Path]:
         """Put the finished cells into the tables of their experiments."""
@@ -84,8 +81,8 @@ class Work:
             own += [cell for cell in folders if cell.finished]
         return [merge(*of, cells, self.results, self.command) for of, cells in by.items() if cells]
 
-    def table(self, failed: dict[Task, str], machine: Machine) -> str:
-        """Every task: how much of it is done, what that took, and what comes next."""
+    def table(self, failed: dict[Task, str], machine: Machine, minutes: float) -> str:
+        """Every task: how much of it is done, what that took, and what comes next; `minutes` is what a call has."""
         rows = [("cell", "done", "minutes", "next")]
         for task, folders in self.tasks.items():
             todo = self._todo(task, True)
@@ -96,6 +93,9 @@ class Work:
                 says = f"failed: {failed[task]}"
             elif not Room(machine).ever(task.need):
                 says = "this machine is too small for it"
+            elif too_late(60 * minutes, todo.first_s, todo.pace):
+                least = (todo.first_s + closing_s([todo.pace])) / 60
+                says = f"needs {least:.1f} min to save anything: give more --minutes"
             else:
                 says = f"{'goes on' if spent else 'begins'}, {todo.left_s / 60:.1f} min left"
             rows.append((task.name, f"{todo.done:.0%}", f"{spent:.1f}", says))
@@ -117,7 +117,16 @@ class Work:
         done = min((share_done(cell) for cell in self.tasks[task] if cell.cell.name in left), default=1.0)
         pace = self._pace(task) if measured else Pace()
         seconds = 60 * task.entry.minutes * (1 - done)
-        if pace.minutes and done > 0:  # as quickly as so far
-            seconds = 60 * pace.minutes * (1 - done) / done
+        reports = _reports(self.tasks[task][0].cell)
+        if reports and pace.first_s and pace.report_s:  # as quickly as so far
+            seconds = pace.first_s + pace.report_s * max(0.0, (1 - done) * reports - 1)
         first = self.paces.first_s(self._called(task), self.least_s(task)) if measured else self.least_s(task)
         return Todo(task, done, seconds, min(first, max(seconds, 1.0)) if done else first, pace)
+
+
+def _reports(cell: Cell) -> int | None:
+    """How many reports a run makes, about; a function makes none."""
+    if not isinstance(cell, TrainCell):
+        return None
+    run = cell.run
+    return run.episodes if run.decisions is None else max(1, run.decisions // run.report_every)
