@@ -39,7 +39,7 @@ def test_the_most_telling_come_first():
         ("cell = []", "has no cells"),
         (f"nme = 'x'\n{GOOD}", 'unknown key of c.toml "nme": did you mean "name"?'),
         (f"name = 'a/b'\n{GOOD}", "name must be a text that can be a folder"),
-        (GOOD.replace("mbpo-state", "mbpo-stat"), 'unknown experiment (of [[cell]] 1) "mbpo-stat": did you mean "mbpo-state"?'),
+        (GOOD.replace("mbpo-state", "mbpo-stat"), '(of [[cell]] 1) "mbpo-stat": did you mean "mbpo-state"?'),
         (GOOD.replace("mbpo-state", "os:system"), 'unknown experiment (of [[cell]] 1) "os:system"'),
         (GOOD.replace("pendulum/*", "nothing/*"), 'no cell of mbpo-state matches "nothing/*"'),
         (GOOD.replace("smoke", "smok"), 'unknown scale (of [[cell]] 1) "smok": did you mean "smoke"?'),
