@@ -16,7 +16,7 @@ from sombrl.paper.experiments.runner import run_experiment
 from sombrl.records import SombrlError
 from sombrl.runs.cell_folder import CellFolder
 from sombrl.storage.results import read_rows
-from sombrl.sweep.machine import Machine
+from sombrl.sweep.machine import Machine, Room
 
 TEXT = "[[cell]]\nexperiment = 'tolerance-reward'\nscale = 'smoke'\ncells = '{}'\nminutes = 1\n"
 NAME = "tolerance-reward"
@@ -79,7 +79,7 @@ def test_a_machine_that_has_only_the_results_knows_what_is_done(tmp_path):
     merge(NAME, "smoke", folders(tmp_path / "elsewhere", "factor-20", "factor-5"), tmp_path / "results", ["sombrl"])
     here = work(tmp_path)
     assert [todo.task.cells[0] for todo in here.todos(measured=True)] == ["factor-10", "factor-2", "factor-1"]
-    assert "results have it already" in here.table({}, Machine("two cores", 2, (8.0,)), 25.0)
+    assert "results have it already" in here.table({}, Room(Machine("two cores", 2, (8.0,))), 25.0)
 
 
 def test_rows_made_with_other_settings_do_not_count(tmp_path):

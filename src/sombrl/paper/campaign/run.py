@@ -70,7 +70,7 @@ def _run(work: Work, campaign: Campaign, room: Room, minutes: float, retries: in
         drive.stop()
         raise
     failed = {tasks[job]: reason for job, reason in drive.given_up.items()}
-    _close(work, work.table(failed, room.machine, minutes), failed, stopped)
+    _close(work, work.table(failed, room, minutes), failed, stopped)
 
 
 def _close(work: Work, table: str, failed: dict[Task, str], stopped: bool) -> None:

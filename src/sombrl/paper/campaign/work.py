@@ -18,7 +18,7 @@ from sombrl.runs.cell_folder import CellFolder
 from sombrl.storage.files import refuse_links
 from sombrl.sweep.driver import DRIVERS
 from sombrl.sweep.in_time import FIRST, closing_s, too_late
-from sombrl.sweep.machine import Machine, Room
+from sombrl.sweep.machine import Room
 from sombrl.sweep.pace import FILE, Pace, Paces, name_of, share_done
 from sombrl.sweep.worker import Job
 
@@ -81,7 +81,7 @@ class Work:
             own += [cell for cell in folders if cell.finished]
         return [merge(*of, cells, self.results, self.command) for of, cells in by.items() if cells]
 
-    def table(self, failed: dict[Task, str], machine: Machine, minutes: float) -> str:
+    def table(self, failed: dict[Task, str], room: Room, minutes: float) -> str:
         """Every task: how much of it is done, what that took, and what comes next; `minutes` is what a call has."""
         rows = [("cell", "done", "minutes", "next")]
         for task, folders in self.tasks.items():
@@ -91,7 +91,7 @@ class Work:
                 says = "" if folders[0].finished else "results have it already"
             elif task in failed:
                 says = f"failed: {failed[task]}"
-            elif not Room(machine).ever(task.need):
+            elif not room.ever(task.need):
                 says = "this machine is too small for it"
             elif too_late(60 * minutes, todo.first_s, todo.pace):
                 least = (todo.first_s + closing_s([todo.pace])) / 60
