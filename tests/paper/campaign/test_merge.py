@@ -93,6 +93,13 @@ def test_rows_made_with_other_settings_do_not_count(tmp_path):
         work(tmp_path)
 
 
+def test_a_damaged_table_is_refused_at_the_start(tmp_path):
+    path = merge(NAME, "smoke", folders(tmp_path / "elsewhere", "factor-20"), tmp_path / "results", ["sombrl"])
+    path.write_text(path.read_text()[:-5])
+    with pytest.raises(SombrlError, match=r"damaged|ends in the middle"):
+        work(tmp_path)
+
+
 def test_cells_of_other_settings_in_the_folder_are_refused(tmp_path):
     own = work(tmp_path, "factor-20")
     own.paces["x"].minutes = 1.0

@@ -14,6 +14,7 @@ from sombrl.runs.train import Interrupted, terminate_as_interrupt
 from sombrl.sweep.commands import Asked
 from sombrl.sweep.driver import Drive, driving
 from sombrl.sweep.in_time import InTime
+from sombrl.sweep.local import gpu_left_free
 from sombrl.sweep.machine import Room, this_machine
 from sombrl.sweep.on_machine import RoomBackend
 from sombrl.sweep.worker import Job
@@ -33,7 +34,8 @@ def run_campaign(asked: Asked) -> None:
         )
     with drawing("the figures of experiments"):
         pass  # without matplotlib it would fail after the training
-    work = Work(campaign, asked.out or Path("sweeps") / campaign.name, asked.results, asked.command)
+    with gpu_left_free():
+        work = Work(campaign, asked.out or Path("sweeps") / campaign.name, asked.results, asked.command)
     if asked.dry_run:
         assert minutes is not None
         machine = campaign.machine if campaign.machine is not None and gpu_is_missing else here
@@ -76,7 +78,9 @@ def _run(work: Work, campaign: Campaign, room: Room, minutes: float, retries: in
 def _close(work: Work, table: str, failed: dict[Task, str], stopped: bool) -> None:
     """Merge, show the table, and end as it went."""
     print(f"\n{table}\n", flush=True)
-    for path in work.merge():
+    with gpu_left_free():  # the manifest names it
+        tables = work.merge()
+    for path in tables:
         print(f"table    {path}")
     again = " ".join(work.command)
     remain = sum(bool(work.left(task)) for task in work.tasks)

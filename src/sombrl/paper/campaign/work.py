@@ -16,6 +16,7 @@ from sombrl.records import SombrlError
 from sombrl.runs.cell import Cell, TrainCell
 from sombrl.runs.cell_folder import CellFolder
 from sombrl.storage.files import refuse_links
+from sombrl.storage.results import read_rows
 from sombrl.sweep.driver import DRIVERS
 from sombrl.sweep.in_time import FIRST, closing_s, too_late
 from sombrl.sweep.machine import Room
@@ -44,9 +45,11 @@ class Work:
         self.tasks = {task: [of[task.place(folder / RUNS)][name] for name in task.cells] for task in campaign.tasks}
         """The folders of each task's cells, the first task first."""
         self.paces = Paces(folder)
-        self._records = {
-            (place.name, place.scale): merged_records(results, place.name, place.scale) for place in places
-        }
+        self._records = {}
+        for place in places:
+            self._records[place.name, place.scale] = merged_records(results, place.name, place.scale)
+            if (table := results / place.name / f"{place.scale}.csv").is_file():
+                read_rows(table)  # a damaged one is refused before anything runs
         for folders in self.tasks.values():
             for cell in folders:
                 cell.check()
