@@ -62,7 +62,7 @@ def test_the_paper_on_one_h200_in_25_minutes(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     code, out, _ = call(["sweep", str(ROOT / "campaigns/paper.toml"), "--minutes", "25", "--dry-run"], capsys)
     assert code == 0 and "paper: what 25 minutes do on one H200 (16 cores, 139 GB)" in out
-    started = out.partition("for a later call")[0].splitlines()[4:]
+    started = out.partition("for a later call")[0].splitlines()
     names = [line for line in started if "dreamer-" in line]
     assert len(names) == 6  # with 20 GB each
     assert "dmc-cartpole-swingup/optimistic" in names[0] and "figure 8" in names[0]

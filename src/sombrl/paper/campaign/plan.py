@@ -9,6 +9,7 @@ from sombrl.sweep.machine import Machine, Room
 from sombrl.sweep.pace import Pace
 
 LATE = "no time is left"
+WIDTH = 56  # of a name in the table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,7 @@ def plan_text(name: str, planned: Sequence[Planned], machine: Machine, minutes: 
         for one in waiting:
             by.setdefault((one.todo.task.entry, one.why), []).append(one)
         later = [_later(entry, why, ones) for (entry, why), ones in by.items()]
-        lines += ["", *columns([("for a later call", "takes", "decides"), *later])]
+        lines += ["", *columns([("takes", "for a later call", "decides"), *later])]
     ends = sum(one.done >= 1 for one in started)
     total = sum(one.todo.left_s for one in planned) / 60
     lines += [
@@ -108,7 +109,8 @@ def _later(entry: Entry, why: str, waiting: Sequence[Planned]) -> tuple[str, str
     name = waiting[0].todo.task.name if len(waiting) == 1 else f"{entry.experiment} {entry.cells}"
     times = f"{len(waiting)} × " if len(waiting) > 1 else ""
     takes = f"{times}{max(one.todo.left_s for one in waiting) / 60:.0f} min"
-    return name, takes if why == LATE else f"{takes}: {why}", entry.claim
+    short = name if len(name) <= WIDTH else f"{name[: WIDTH - 1]}…"
+    return takes if why == LATE else f"{takes}: {why}", short, entry.claim
 
 
 def _claim(one: Planned) -> str:
