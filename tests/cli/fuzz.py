@@ -28,11 +28,12 @@ ODD_NUMBERS = (
 PATHS = (
     *("run", "run/", "./run", "policy", "runs", "new", "new/deep/er", "file.txt", "file.txt/new", "empty", "fifo"),
     *("loop", "dangling", "link", "unreadable", "table.csv", "half.csv", "sweep.toml", "bad.toml", "search.toml"),
+    *("campaign.toml", "campaign.toml/"),
     *("car", "run/config.json", "run/metrics.jsonl", "run/checkpoints", "new.csv", "new.png", "new.html", "new.gif"),
     *("new.parquet", "new.toml", "NEW.CSV", ".", "..", "/dev/null", "/dev/full", "/proc/self/nothing", "\\", "new\n"),
     *("a" * 300, "b" * 300 + ".csv", "d/" * 3000 + "x.html", "\udcff.csv", "λ.csv", " ", "-", "", "~", "*.csv", "n?w"),
 )
-LIKELY = ("run", "policy", "runs", "table.csv", "sweep.toml", "search.toml", "new", "new.csv")
+LIKELY = ("run", "policy", "runs", "table.csv", "sweep.toml", "campaign.toml", "search.toml", "new", "new.csv")
 ENVS = (
     *("pendulum", "mountain-car", "deceptive-chain", "wall", "rc-car", "Pendulum-v1", "CartPole-v1", "Acrobot-v1"),
     *(
@@ -138,7 +139,7 @@ TAKES: dict[str, tuple[tuple[Value, ...], dict[str, Value]]] = {
             **{"--env-workers": number, "--data": path, "--redraw": flag, **WORKERS},
         },
     ),
-    "sweep": ((path, pair), {"--partial": flag, **WORKERS}),
+    "sweep": ((path, pair), {"--partial": flag, "--dry-run": flag, "--results": path, **WORKERS}),
     "tune": ((path, pair), {"--trials": number, **WORKERS}),
     "status": ((path,), {"--watch": flag, "--every": number}),
     "hardware": (

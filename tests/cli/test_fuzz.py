@@ -61,6 +61,7 @@ WORK = (
     *("sombrl.training.base.play", "sombrl.demo.run.train_strategies", "sombrl.paper.experiments.runner.run_in_turn"),
     *("sombrl.sweep.commands.run_sweep", "sombrl.sweep.commands.complete", "sombrl.hardware.controller.Controller.run"),
     *("sombrl.envs.adapters.processes.WorkerProcess", "sombrl.sweep.worker.Worker.__init__"),
+    "sombrl.paper.campaign.run._run",
 )
 """Where the work of a command begins."""
 
@@ -83,6 +84,7 @@ def template(tmp_path_factory):
     (place / "search.toml").write_text(
         SPEC.partition("[grid]")[0] + "[search]\nbonus_weight = { low = 1.0, high = 2.0 }\n"
     )
+    (place / "campaign.toml").write_text("[[cell]]\nexperiment = 'tolerance-reward'\nscale = 'smoke'\nminutes = 1\n")
     (place / "bad.toml").write_text("algorithm = [")
     (place / "world.py").write_text(WORLD)
     (place / "file.txt").write_text("chapter 1")

@@ -67,7 +67,7 @@ TABLE = (
     Command(
         "experiment", "NAME", "the paper's experiments", "experiment gp-episodic", "cli.experiments:experiment", True
     ),
-    Command("sweep", "SPEC", "many runs, on many machines", "sweep sweep.toml", "sweep.commands:sweep", True),
+    Command("sweep", "SPEC", "many runs, on many machines", "sweep sweep.toml", "cli.sweeps:sweep", True),
     Command("status", "SWEEP", "what became of its cells", "status sweeps/x --watch", "sweep.commands:status", True),
     Command("tune", "SPEC", "search for settings", "tune tune.toml --trials 20", "sweep.commands:tune", True),
     Command("hardware", "run DIR", "drive a car and learn", "hardware run runs/car", "cli.hardware:hardware", True),

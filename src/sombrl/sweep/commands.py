@@ -1,11 +1,12 @@
 """`sombrl sweep`, `tune` and `status`, and `sombrl experiment --backend`: the command line of this folder."""
 
 import dataclasses
+import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -14,12 +15,14 @@ from sombrl.records import SombrlError
 from sombrl.runs.cell import FunctionCell, TrainCell
 from sombrl.runs.cell_folder import CellFolder
 from sombrl.runs.in_turn import RunCells
-from sombrl.sweep.driver import AbstractBackend, complete
+from sombrl.sweep.driver import AbstractBackend, Drive, complete, to_the_end
+from sombrl.sweep.in_time import InTime, check_minutes
 from sombrl.sweep.local import LocalBackend, gpu_left_free
 from sombrl.sweep.on_ray import RayBackend
 from sombrl.sweep.on_slurm import SlurmBackend
+from sombrl.sweep.pace import Paces
 from sombrl.sweep.places import ExperimentPlace
-from sombrl.sweep.spec import read_spec, rehearse
+from sombrl.sweep.spec import read_spec, read_table, rehearse, spec_of
 from sombrl.sweep.status import status_text
 from sombrl.sweep.sweep import open_sweep, run_sweep
 
@@ -42,8 +45,9 @@ class Workers:
     """Ray: host:port of a cluster; default RAY_ADDRESS, or a cluster of this machine for the time of the sweep."""
     partition: str | None = None
     """SLURM: where to queue."""
-    minutes: int = 240
-    """SLURM: the time limit of a job; a cell that needs longer goes back to the queue and goes on."""
+    minutes: float | None = None
+    """Local: how long this call may take; what is not done by then is saved, and the same command goes on. SLURM: the
+    time limit of a job (240); a cell that needs longer goes back to the queue and goes on."""
     memory: int = 8
     """SLURM: GB of a job."""
     slurm_local: bool = False
@@ -51,13 +55,15 @@ class Workers:
 
     def check(self, backend: str) -> None:
         """Refuse impossible numbers, and options that the backend would not look at."""
-        for name in ("workers", "cpus_per_cell", "minutes", "memory"):
+        if self.minutes is not None:
+            check_minutes(self.minutes)
+        for name in ("workers", "cpus_per_cell", "memory"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise SombrlError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")
         if self.retries < 0 or self.gpus_per_cell < 0:
             raise SombrlError("--retries and --gpus-per-cell must be 0 or more.")
         readers = {"cpus_per_cell": ("ray", "slurm"), "gpus_per_cell": ("ray", "slurm"), "address": ("ray",)}
-        readers |= dict.fromkeys(("partition", "minutes", "memory", "slurm_local"), ("slurm",))
+        readers |= dict.fromkeys(("partition", "memory", "slurm_local"), ("slurm",)) | {"minutes": ("local", "slurm")}
         for name, backends in readers.items():
             if getattr(self, name) != getattr(Workers(), name) and backend not in backends:
                 raise SombrlError(f"--{name.replace('_', '-')} is for --backend {' or '.join(backends)}: leave it out.")
@@ -75,11 +81,17 @@ class Workers:
                     self.workers,
                     cpus=self.cpus_per_cell,
                     gpus=self.gpus_per_cell,
-                    minutes=self.minutes,
+                    minutes=240 if self.minutes is None else math.ceil(self.minutes),
                     memory=self.memory,
                     partition=self.partition,
                     local=self.slurm_local,
                 )
+
+    def see_through(self, name: BackendName, root: Path) -> Callable[[Drive], None]:
+        """How the cells in a folder are seen through on the backend of that name."""
+        if name != "local" or self.minutes is None:
+            return to_the_end
+        return InTime(self.minutes, Paces(root))
 
     def rehearsed(self, name: BackendName, root: Path, cells: Sequence[TrainCell]) -> AbstractBackend:
         """The same, once it is known that the cells can be made."""
@@ -99,8 +111,21 @@ Overrides = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metav
 Flat = Annotated[Workers, tyro.conf.arg(name="")]
 
 
-def sweep(argv: list[str]) -> None:
-    """Sombrl sweep SPEC [FIELD=VALUE,VALUE ...] [options]."""
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What stands on the command line of `sombrl sweep`, for a file that is a campaign."""
+
+    spec: Path
+    table: dict[str, Any]
+    out: Path | None
+    results: Path
+    dry_run: bool
+    workers: Workers
+    command: tuple[str, ...]
+
+
+def sweep(argv: list[str], campaign: Callable[[Asked], None]) -> None:
+    """Sombrl sweep SPEC [FIELD=VALUE,VALUE ...] [options]; `campaign` is what runs cells of experiments."""
 
     def options(
         spec: SpecPath,
@@ -109,30 +134,50 @@ def sweep(argv: list[str]) -> None:
         backend: BackendName = "local",
         partial: bool = False,
         trust: bool = False,
+        dry_run: bool = False,
+        results: Path | None = None,
         workers: Flat = Workers(),  # noqa: B008  (frozen)
     ) -> None:
         """Train every cell of a sweep: algorithms × environments × strategies × a grid of fields.
 
         Run the same command again after a stop: finished cells are kept, broken ones go on from their checkpoints.
+        With --minutes it stops by itself. A file of [[cell]]s is a campaign: cells of the paper's experiments.
 
         Args:
-            spec: The sweep as a TOML file (docs/sweeps.md).
+            spec: The sweep or the campaign as a TOML file (docs/sweeps.md, docs/campaigns.md).
             overrides: Fields in place of the file's, such as mbpo.utd=1,5,20: a list is a grid.
             out: The sweep's folder; default sweeps/NAME.
             backend: Where the cells run.
             partial: Write the table of the finished cells also when some have failed.
             trust: Run the code that the spec names, such as an environment module:Id; env=module:Id says so as well.
+            dry_run: Only say what a campaign would do in --minutes.
+            results: Where finished cells of a campaign are merged into; default results.
             workers: What the backend is told.
         """
         workers.check(backend)
-        asked = read_spec(spec, overrides)
+        table = read_table(spec)
+        if "cell" in table:
+            for given, option in ((overrides, "FIELD=VALUE"), (partial, "--partial"), (trust, "--trust")):
+                if given:
+                    raise SombrlError(f"a campaign takes no {option}: its cells are as the experiments have them.")
+            if backend != "local":
+                raise SombrlError(f"a campaign runs on one machine: leave out --backend {backend}.")
+            where = (out, results or Path("results"))
+            campaign(Asked(spec, table, *where, dry_run, workers, ("sombrl", "sweep", *argv)))
+            return
+        if dry_run or results is not None:
+            name = "--dry-run" if dry_run else "--results"
+            raise SombrlError(f"{name} is for a campaign, a file of [[cell]]s: leave it out.")
+        asked = spec_of(spec, table, overrides)
         if asked.search:
             raise SombrlError(f"{spec} has a [search]: use sombrl tune {spec}.")
         folder = out or Path("sweeps") / asked.name
         cells = asked.cells()
         word = _word(cells, overrides, trust)
+        see_through = workers.see_through(backend, folder)  # its time begins now
         place, made = open_sweep(folder, asked.name, cells, lambda: workers.rehearsed(backend, folder, cells), word)
-        run_sweep(place, made, retries=workers.retries, partial=partial, command=["sombrl", "sweep", *argv])
+        command = ["sombrl", "sweep", *argv]
+        run_sweep(place, made, retries=workers.retries, partial=partial, command=command, see_through=see_through)
 
     tyro.cli(options, args=argv, prog="sombrl sweep")
 
@@ -165,6 +210,8 @@ def tune(argv: list[str]) -> None:
             workers: What the backend is told.
         """
         workers.check(backend)
+        if backend == "local" and workers.minutes is not None:
+            raise SombrlError("--minutes is for --backend slurm here: give a search so many --trials instead.")
         asked = read_spec(spec, overrides)
         folder = out or Path("sweeps") / asked.name
         cells = ends_of(asked)
@@ -232,6 +279,13 @@ def on_backend(backend: BackendName, workers: Workers, table: str) -> RunCells:
         data = next((folder.cell.data for folder in folders if isinstance(folder.cell, FunctionCell)), ())
         scale = first.path.relative_to(runs).parts[0].removeprefix(f"{first.experiment}-")
         place = ExperimentPlace(table, first.experiment, scale, runs, data, first.env_workers)
-        complete(place, names, workers.backend(backend, place.root), retries=workers.retries, command=command)
+        complete(
+            place,
+            names,
+            workers.backend(backend, place.root),
+            retries=workers.retries,
+            command=command,
+            see_through=workers.see_through(backend, place.root),
+        )
 
     return run_cells

@@ -14,7 +14,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +73,25 @@ class AbstractBackend(abc.ABC):
         return ""
 
 
+def to_the_end(drive: "Drive") -> None:
+    """Until nothing waits or runs."""
+    while drive.busy:
+        drive.step()
+
+
 def complete(
-    place: AbstractCells, names: Sequence[str], backend: AbstractBackend, *, retries: int, command: Sequence[str]
+    place: AbstractCells,
+    names: Sequence[str],
+    backend: AbstractBackend,
+    *,
+    retries: int,
+    command: Sequence[str],
+    see_through: Callable[["Drive"], None] = to_the_end,
 ) -> None:
-    """Bring cells to their end by their names; raises a fault when some failed, and closes the backend in any case."""
+    """Bring cells to their end by their names; raises a fault when some failed, and closes the backend in any case.
+
+    `see_through` may leave some unfinished, saved.
+    """
     folders = place.folders()
     drive = Drive(backend, retries)
     if already := sum(folders[name].finished for name in names):
@@ -85,8 +100,7 @@ def complete(
         drive.add(job)
     try:
         with terminate_as_interrupt(), driving(place, command):
-            while drive.busy:
-                drive.step()
+            see_through(drive)
     except KeyboardInterrupt:
         became = backend.close(drive.tasks)
         done = sum(folders[name].finished for name in names)
@@ -152,8 +166,12 @@ class Drive:
     def __init__(self, backend: AbstractBackend, retries: int, *, quiet: bool = False):
         """`quiet` tells only what goes wrong and is tried again; `failed` has the rest."""
         self.backend, self.retries, self.quiet = backend, retries, quiet
-        self.failed: dict[str, str] = {}
-        """The reason, by the name of the job."""
+        self.given_up: dict[Job, str] = {}
+        """The jobs that failed, and why."""
+        self.called: Callable[[Job], str] = lambda job: " + ".join(job.cells)
+        """What a job is called to the user."""
+        self.admit: Callable[[Job, Sequence[Job]], bool] = lambda job, beside: True
+        """Whether a job may be started now, beside these; where not, it is asked for again."""
         self._folders: dict[Job, list[AbstractWork]] = {}
         self._waiting: collections.deque[Job] = collections.deque()
         self._running: dict[Any, Job] = {}
@@ -168,6 +186,11 @@ class Drive:
         return bool(self._waiting or self._running)
 
     @property
+    def failed(self) -> dict[str, str]:
+        """Why jobs failed, by their names."""
+        return {job.name: reason for job, reason in self.given_up.items()}
+
+    @property
     def tasks(self) -> list[Any]:
         """The backend's tasks that have not ended."""
         return list(self._running)
@@ -176,6 +199,11 @@ class Drive:
     def running(self) -> list[Job]:
         """The jobs that were started and have not ended."""
         return list(self._running.values())
+
+    @property
+    def waiting(self) -> list[Job]:
+        """The jobs that are to be started, the next one first."""
+        return list(self._waiting)
 
     def add(self, job: Job) -> None:
         """Another job to be done."""
@@ -193,6 +221,11 @@ class Drive:
                 settled += [job] * self._settle(job, ended)
         return settled
 
+    def stop(self) -> None:
+        """Have everything that runs save and end; what was finished in that moment counts."""
+        self.backend.stop(self.tasks)
+        self._running.clear()
+
     def withdraw(self, job: Job) -> None:
         """Have a job save and end, for good."""
         task = next(task for task, ours in self._running.items() if ours is job)
@@ -203,14 +236,14 @@ class Drive:
         free = len(self._waiting) if self.backend.slots is None else self.backend.slots - len(self._running)
         chosen: list[Job] = []
         settled: list[Job] = []
-        for _ in range(len(self._waiting)):
-            if len(chosen) >= free:
-                break
+        for _ in range(len(self._waiting)):  # once round, which leaves their order as it was
             job = self._waiting.popleft()
-            if self._finished(job):
+            if len(chosen) >= free:
+                self._waiting.append(job)
+            elif self._finished(job):
                 self._say(job, "was finished by another process")
                 settled.append(job)
-            elif self._is_elsewhere(job):
+            elif self._is_elsewhere(job) or not self.admit(job, [*self._running.values(), *chosen]):
                 self._waiting.append(job)
             else:
                 chosen.append(job)
@@ -248,7 +281,7 @@ class Drive:
             self._say(job, f"{reason}; again from its checkpoint (retry {self._tries[job]} of {self.retries})")
             self._waiting.appendleft(job)
             return False
-        self.failed[job.name] = reason
+        self.given_up[job] = reason
         for folder in self._unfinished(job):
             folder.attempts.note("failed", reason=reason)
         self._say(job, f"failed: {reason}", usual=True)
@@ -282,7 +315,7 @@ class Drive:
     def _say(self, job: Job, words: str, *, usual: bool = False) -> None:
         if self.quiet:
             if not usual:
-                print(f"sombrl: {' + '.join(job.cells)} {words}", file=sys.stderr, flush=True)
+                print(f"sombrl: {self.called(job)} {words}", file=sys.stderr, flush=True)
             return
         number = list(self._folders).index(job) + 1
-        print(f"[{number}/{len(self._folders)}] {' + '.join(job.cells)} {words}", flush=True)
+        print(f"[{number}/{len(self._folders)}] {self.called(job)} {words}", flush=True)

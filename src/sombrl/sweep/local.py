@@ -3,13 +3,14 @@
 import contextlib
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from sombrl.records import SombrlError
 from sombrl.sweep.driver import AbstractBackend, Ended
-from sombrl.sweep.worker import Job, Worker, thread_limits
+from sombrl.sweep.worker import GRACE, Job, Worker, thread_limits
 
 CORES_PER_WORKER = 2  # a cell of small networks or a GP does not use more
 
@@ -72,11 +73,12 @@ class LocalBackend(AbstractBackend):
         return Ended(code)
 
     def stop(self, tasks: Sequence[Worker]) -> None:
-        """All of them at the same time."""
+        """All of them at the same time, and within a minute all together."""
         for task in tasks:
             task.let_go()
+        until = time.monotonic() + GRACE
         for task in tasks:
-            task.stop()
+            task.stop(max(0.0, until - time.monotonic()))
             task.ended()
             self._places.pop(task, None)
 

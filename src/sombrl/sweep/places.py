@@ -59,6 +59,10 @@ class AbstractCells(AbstractPlace):
     def shared(self) -> Path | None:
         """Where finished cells of others may be taken over from."""
 
+    @abc.abstractmethod
+    def at(self, root: Path) -> "AbstractCells":
+        """The same in another folder: the one that it was moved to."""
+
     def run(self, names: Sequence[str], command: Sequence[str]) -> None:
         """One cell after the other, or those of a group in one program."""
         folders = self.folders()
@@ -82,6 +86,10 @@ class SweepPlace(AbstractCells):
     def shared(self) -> Path | None:
         """Nothing is taken over."""
         return None
+
+    def at(self, root: Path) -> "SweepPlace":
+        """See `AbstractCells`. The word was for the folder as it was."""
+        return SweepPlace(root)
 
     def folders(self) -> dict[str, CellFolder]:
         """Every cell by its name, in the order of the CSV."""
@@ -133,6 +141,10 @@ class ExperimentPlace(AbstractCells):
     def shared(self) -> Path | None:
         """The cells of all experiments."""
         return self.runs
+
+    def at(self, root: Path) -> "ExperimentPlace":
+        """See `AbstractCells`. It stays where its driver was."""
+        return self
 
     def folders(self) -> dict[str, CellFolder]:
         """Every cell by its name, in the order of the CSV."""

@@ -111,16 +111,25 @@ class Spec:
 
 def read_spec(path: Path, overrides: Sequence[str] = ()) -> Spec:
     """The sweep in a TOML file, with `field=value,value` of the command line in place of what the file has."""
+    return spec_of(path, read_table(path), overrides)
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """What a TOML file has."""
     if path.exists() and not path.is_file():  # a pipe without a writer would block forever
         raise SombrlError(f"{path} is not a file: a sweep is a TOML file.")
     try:
-        table = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise SombrlError(f"{path} is not TOML: {str(error).rstrip('.')}.") from None
     except UnicodeDecodeError:
         raise SombrlError(f"{path} is not a text file: a sweep is a TOML file.") from None
     except OSError as error:
         raise SombrlError(f"cannot read the sweep {path}: {error.strerror or error}.") from None
+
+
+def spec_of(path: Path, table: dict[str, Any], overrides: Sequence[str] = ()) -> Spec:
+    """The sweep that the file at `path` has."""
     for key in table:
         if key not in KEYS:
             raise nearest(key, KEYS, f"key of {path.name}", see="docs/sweeps.md")

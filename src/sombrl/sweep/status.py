@@ -13,7 +13,7 @@ from sombrl.records import SombrlError
 from sombrl.runs.cell_folder import CellFolder
 from sombrl.runs.in_turn import duration
 from sombrl.sweep.driver import is_driven
-from sombrl.sweep.places import AbstractCells, ExperimentPlace, SweepPlace, place_from_json
+from sombrl.sweep.places import AbstractCells, SweepPlace, place_from_json
 
 TAIL = 65536  # bytes of metrics.jsonl: more than the rows of the last iteration
 STATES = ("done", "running", "waiting", "failed", "pruned")
@@ -48,8 +48,10 @@ def find_place(path: Path) -> tuple[AbstractCells, list[str]]:
         return SweepPlace(path), []
     except (OSError, ValueError, KeyError) as error:
         raise SombrlError(f"cannot read {path / 'driver.json'} ({error}).") from None
+    if not isinstance(place, AbstractCells):
+        raise SombrlError(f"{path} is not a sweep: give the folder of `sombrl sweep --out`.")
     # The folder may have been moved, or be mounted elsewhere.
-    return (place if isinstance(place, ExperimentPlace) else SweepPlace(path)), command
+    return place.at(path), command
 
 
 def cell_status(name: str, folder: CellFolder, now: float) -> CellStatus:
@@ -57,7 +59,7 @@ def cell_status(name: str, folder: CellFolder, now: float) -> CellStatus:
     attempts = folder.attempts.events()
     started = next((event for event in reversed(attempts) if event["event"] == "started"), None)
     last = attempts[-1] if attempts else {"event": ""}
-    row = _last_row(folder.path / "run" / "metrics.jsonl")
+    row = last_row(folder.path / "run" / "metrics.jsonl")
     status = CellStatus(name, "waiting", row["iteration"] + 1 if row else 0, (started or {}).get("planned"))
     if folder.finished:
         record = folder.record()
@@ -128,7 +130,7 @@ def _eta(status: CellStatus, started: dict[str, Any], folder: CellFolder, now: f
     return max(0.0, each * (status.planned - status.iteration) - (now - logged))
 
 
-def _last_row(path: Path) -> dict[str, Any] | None:
+def last_row(path: Path) -> dict[str, Any] | None:
     """The last whole row of metrics, or None."""
     try:
         with open(path, "rb") as file:

@@ -20,7 +20,7 @@ from sombrl.runs.headlines import Headline, table
 from sombrl.runs.in_turn import cells_manifest
 from sombrl.storage.files import refuse_links, write_whole
 from sombrl.storage.results import rows_text
-from sombrl.sweep.driver import AbstractBackend, complete
+from sombrl.sweep.driver import AbstractBackend, Drive, complete, to_the_end
 from sombrl.sweep.places import SweepPlace, read_sweep
 from sombrl.sweep.spec import cell_to_json
 
@@ -35,6 +35,7 @@ OWN = (
     "results.csv",
     "results.json",
     "study.db",
+    "progress.json",
 )
 """What is written in a sweep's folder."""
 HEADLINES = (
@@ -78,17 +79,30 @@ def open_sweep(
 
 
 def run_sweep(
-    place: SweepPlace, backend: AbstractBackend, *, retries: int, partial: bool = False, command: Sequence[str]
-) -> Path:
-    """Bring the cells to their end, write the table and return its path; `partial` writes it also when some failed."""
+    place: SweepPlace,
+    backend: AbstractBackend,
+    *,
+    retries: int,
+    partial: bool = False,
+    command: Sequence[str],
+    see_through: Callable[[Drive], None] = to_the_end,
+) -> Path | None:
+    """Bring the cells to their end, write the table and return its path; `partial` writes it also when some failed.
+
+    Where `see_through` leaves some unfinished, the table has the others; there is none where nothing is finished.
+    """
     folders = place.folders()
     try:
-        complete(place, list(folders), backend, retries=retries, command=command)
+        complete(place, list(folders), backend, retries=retries, command=command, see_through=see_through)
     except RunFault:
         if partial and any(folder.finished for folder in folders.values()):
             publish(place.path, list(folders.values()), list(command))
         raise
-    return publish(place.path, list(folders.values()), list(command))
+    left = sum(not folder.finished for folder in folders.values())
+    table = publish(place.path, list(folders.values()), list(command)) if left < len(folders) else None
+    if left:
+        print(f"{left} of {len(folders)} cells remain; go on with the same command: {' '.join(command)}")
+    return table
 
 
 def publish(path: Path, folders: list[CellFolder], command: list[str]) -> Path:

@@ -110,17 +110,8 @@ def _publish(experiment: Experiment, scale: str, folders: list[CellFolder], out:
     """Write what is not there yet or differs, and say where it is."""
     rows = [row for folder in folders for row in folder.rows()]
     rows += experiment.derive(rows) if experiment.derive else []
-    text = rows_text(rows)
     path = out / experiment.name / f"{scale}.csv"
-    manifest, pictures = path.with_suffix(".json"), list(_figures(experiment, path))
-    same = path.is_file() and path.read_bytes() == text.encode()
-    if not same:
-        write_whole(path, text)
-    if not (same and manifest.is_file()):
-        write_whole(manifest, json.dumps(_manifest(experiment, scale, folders, command), indent=1) + "\n")
-    if not (same and all(picture.is_file() for picture in pictures)):
-        _draw(experiment, rows, path)
-    else:
+    if not write_results(experiment, rows, path, lambda: _manifest(experiment, scale, folders, command)):
         print(f"the results of {experiment.name} at scale {scale} are written already")
     if experiment.report:
         print(f"\n{experiment.report(rows)}")
@@ -129,8 +120,23 @@ def _publish(experiment: Experiment, scale: str, folders: list[CellFolder], out:
         print(f"\n{table(rows, experiment.headlines)}{over}")
     if said := against_release(experiment, rows, path):
         print(f"\n{said}")
+    pictures = _figures(experiment, path)
     print("\n" + "\n".join([f"table    {path}", *(f"figure   {picture}" for picture in pictures)]))
     return path
+
+
+def write_results(experiment: Experiment, rows: list[Row], path: Path, manifest: Callable[[], dict[str, Any]]) -> bool:
+    """Write a table, its manifest and its figures where they are not there yet or differ; whether any were written."""
+    text, beside = rows_text(rows), path.with_suffix(".json")
+    same = path.is_file() and path.read_bytes() == text.encode()
+    if not same:
+        write_whole(path, text)
+    if not (same and beside.is_file()):
+        write_whole(beside, json.dumps(manifest(), indent=1) + "\n")
+    if same and all(picture.is_file() for picture in _figures(experiment, path)):
+        return False
+    _draw(experiment, rows, path)
+    return True
 
 
 def against_release(experiment: Experiment, rows: list[Row], csv: Path) -> str | None:
