@@ -69,6 +69,7 @@ def batch(dreamer: Dreamer, kind: Kind, seeds: int) -> Sequences:
         deter=jnp.zeros((seeds, BATCH, dreamer.size.deter), jnp.float32),
         stoch=jnp.zeros((seeds, BATCH, dreamer.size.latents), jnp.int32),
         new=jnp.zeros((seeds, BATCH), bool),
+        positions=jnp.zeros((seeds, BATCH, 2), jnp.int32),
     )
 
 

@@ -42,6 +42,7 @@ def sequences(agent: Dreamer, seed: int = 0) -> Sequences:
         deter=jnp.zeros((BATCH, agent.size.deter), jnp.float32),
         stoch=jnp.zeros((BATCH, agent.size.latents), jnp.int32),
         new=jnp.arange(BATCH) == 0,
+        positions=jnp.asarray([[0, 3], [1, 8]], jnp.int32),
     )
 
 
