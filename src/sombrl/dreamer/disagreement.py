@@ -27,8 +27,9 @@ as the paper writes it, √coordinates times larger or more. `variance`: the mea
 logarithm of the mean std (LEXA), negative where members nearly agree, so that it then pays to end early."""
 
 TargetName = Literal["stoch", "deter", "embedding"]
-"""What members predict of the next record. `stoch`: the sampled latents (LEXA, and most codes on DreamerV3). `deter`: the
-recurrent state, a function of state and action without chance. `embedding`: the encoder's features (Plan2Explore)."""
+"""What members predict of the next record. `stoch`: the sampled latents (LEXA, and most codes on DreamerV3). `deter`:
+the recurrent state, a function of state and action without chance. `embedding`: the encoder's features (Plan2Explore).
+"""
 
 LEAST_STD = 1e-8  # inside the logarithm
 BOOTSTRAP = 0x626F6F74  # keeps these draws apart from all others

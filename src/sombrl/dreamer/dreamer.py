@@ -338,19 +338,22 @@ class Dreamer:
         total = sum(losses.values(), jnp.zeros((), jnp.float32))
         return total, (posteriors, scale, gap, statistics, metrics)
 
+    def targets(self, latent: Latent, tokens: Float[Array, "*batch token"]) -> Float[Array, "*batch target"]:
+        """What the ensemble predicts of a record."""
+        match self.config.explore.ensemble_target:
+            case "stoch":
+                return jnp.reshape(latent.stoch, (*latent.stoch.shape[:-2], -1))
+            case "deter":
+                return latent.deter
+            case "embedding":
+                return tokens
+
     def _ensemble_losses(
         self, ensemble: LatentEnsemble, batch: Sequences, latents: Latent, tokens: Float[Array, "batch time token"]
     ) -> Float[Array, " batch"]:
         """Of every sequence."""
         explore = self.config.explore
-        match explore.ensemble_target:
-            case "stoch":
-                targets = jnp.reshape(latents.stoch, (*latents.stoch.shape[:2], -1))
-            case "deter":
-                targets = latents.deter
-            case "embedding":
-                targets = tokens
-        given = latents.features, batch.action[:, 1:], targets, batch.first
+        given = latents.features, batch.action[:, 1:], self.targets(latents, tokens), batch.first
         if explore.bootstrap == 1.0:
             return jax.vmap(ensemble.loss)(*given)
         time = batch.first.shape[1]

@@ -18,8 +18,15 @@ NAME = re.compile(r"[a-z0-9][a-z0-9.=-]*(/[a-z0-9][a-z0-9.=-]*)*")
 LATER = (
     *("offline", "offline_seed", "offline_order", "held_out", "start_from"),
     *("record_bounds", "stop_when_gap", "replay_window", "safety"),
+    "calibration",
 )
 """Options that are younger than the committed results: left out where they are off, so that settings stay the same."""
+
+LATER_OF_DREAMER = (
+    *("ensemble_target", "bootstrap", "ensemble_lr", "bonus_scale", "bonus_memory", "bonus_floor"),
+    "imagine_last",
+)
+"""The same of Dreamer and its exploration, whose start_from was there before."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Evaluation:
     """Also after every so many iterations of training; None: only at the end."""
     explore: bool = False
     """With the actions of training."""
+    calibration: bool = False
+    """Also how σ ranks the errors of one step (Dreamer)."""
 
     def due(self, iteration: int, last: int) -> bool:
         """Whether to evaluate after so many iterations, of `last` in all."""
@@ -70,11 +79,11 @@ class TrainCell:
             "algorithm": self.algorithm,
             "method": self.method,
             "env": self.env,
-            "config": to_json(self.config) if self.algorithm == "dreamer" else _settings(self.config),
+            "config": _dreamer_settings(self.config) if self.algorithm == "dreamer" else _settings(self.config),
             "run": _settings(self.run),
             "metrics": list(self.metrics),
             "extra": _name(self.extra),
-            "evaluation": to_json(self.evaluation),
+            "evaluation": None if self.evaluation is None else _settings(self.evaluation),
         }
 
 
@@ -109,9 +118,14 @@ def recorded_as(name: str) -> Callable[[AnyFunction], AnyFunction]:
     return label
 
 
-def _settings(config: Any) -> dict[str, Any]:
-    off = to_json(type(config)())
-    return {name: value for name, value in to_json(config).items() if name not in LATER or value != off[name]}
+def _settings(config: Any, later: tuple[str, ...] = LATER) -> dict[str, Any]:
+    off = {field.name: to_json(field.default) for field in dataclasses.fields(config) if field.name in later}
+    return {name: value for name, value in to_json(config).items() if name not in later or value != off[name]}
+
+
+def _dreamer_settings(config: Any) -> dict[str, Any]:
+    explore = {"explore": _settings(config.explore, LATER_OF_DREAMER)}
+    return _settings(config, LATER_OF_DREAMER) | explore
 
 
 def _name(function: Callable[..., Any] | None) -> str | None:
