@@ -136,6 +136,12 @@ class DreamerConfig(Configuration):
                 f"not {self.capacity}: raise it, or lower --envs or --batch-length."
             )
 
+    @property
+    def ensemble_widths(self) -> tuple[int, ...]:
+        """The ensemble's hidden layers; the published ones where there is no ensemble."""
+        size = self.resolved(images=False).size or ""
+        return self.explore.widths(SIZES[size if self.explore.curious else "12m"])
+
     def resolved(self, images: bool) -> "DreamerConfig":
         """With the protocol's defaults filled in."""
         ratio = 512.0 if self.protocol == "paper" else (256.0 if images else 1024.0)

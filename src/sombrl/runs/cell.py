@@ -18,7 +18,6 @@ NAME = re.compile(r"[a-z0-9][a-z0-9.=-]*(/[a-z0-9][a-z0-9.=-]*)*")
 LATER = (
     *("offline", "offline_seed", "offline_order", "held_out", "start_from"),
     *("record_bounds", "stop_when_gap", "replay_window", "safety"),
-    "calibration",
 )
 """Options that are younger than the committed results: left out where they are off, so that settings stay the same."""
 
@@ -83,7 +82,7 @@ class TrainCell:
             "run": _settings(self.run),
             "metrics": list(self.metrics),
             "extra": _name(self.extra),
-            "evaluation": None if self.evaluation is None else _settings(self.evaluation),
+            "evaluation": _evaluation_settings(self.evaluation),
         }
 
 
@@ -119,13 +118,20 @@ def recorded_as(name: str) -> Callable[[AnyFunction], AnyFunction]:
 
 
 def _settings(config: Any, later: tuple[str, ...] = LATER) -> dict[str, Any]:
-    off = {field.name: to_json(field.default) for field in dataclasses.fields(config) if field.name in later}
+    off = to_json(type(config)())
     return {name: value for name, value in to_json(config).items() if name not in later or value != off[name]}
 
 
+def _evaluation_settings(evaluation: Evaluation | None) -> Any:
+    plain = to_json(evaluation)
+    if evaluation is not None and not evaluation.calibration:
+        del plain["calibration"]  # younger than the committed results
+    return plain
+
+
 def _dreamer_settings(config: Any) -> dict[str, Any]:
-    explore = {"explore": _settings(config.explore, LATER_OF_DREAMER)}
-    return _settings(config, LATER_OF_DREAMER) | explore
+    explore = _settings(config.explore, LATER_OF_DREAMER) | {"hidden": list(config.ensemble_widths)}
+    return _settings(config, LATER_OF_DREAMER) | {"explore": explore}
 
 
 def _name(function: Callable[..., Any] | None) -> str | None:
