@@ -33,6 +33,7 @@ from sombrl.paper.experiments.rccar import RCCAR_ABLATION, RCCAR_MARGINS, TOLERA
 from sombrl.paper.experiments.rccar_real import RCCAR_REAL_REGRESSION
 from sombrl.paper.experiments.runner import redraw, run_experiment
 from sombrl.paper.experiments.safe import SAFE_EXPLORATION
+from sombrl.paper.experiments.sparse_pixels import DREAMER_SPARSE_PIXELS
 from sombrl.paper.experiments.theory import RKHS_PROJECTION, THEORY_LAB
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -73,6 +74,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         DREAMER_ACTION_COST,
         DREAMER_ATARI,
         DREAMER_LAMBDA,
+        DREAMER_SPARSE_PIXELS,
     )
 }
 
