@@ -7,7 +7,9 @@ import pytest
 from scipy.signal import correlate2d
 
 from sombrl.dreamer.convolution import fold
+from sombrl.dreamer.decoder import Decoder
 from sombrl.dreamer.encoder import Encoder, max_pool
+from sombrl.dreamer.rssm import Latent
 from sombrl.dreamer.sizes import SIZES
 from sombrl.envs.layout import Part
 from sombrl.records import SombrlError
@@ -70,6 +72,21 @@ def test_images_by_name_through_convolution_norm_and_silu(cnn, key):
     np.testing.assert_allclose(tokens[16:], image.ravel(), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("cnn", ["head", "paper"])
+def test_small_images_are_halved_once_less(cnn, key):
+    """They lack the outermost stage of the larger ones, and the decoder's last one."""
+    encoder_key, decoder_key = jr.split(key)
+    small = (Part("a", (32, 32, 3), "image"),)
+    encoder = Encoder(small, TINY, cnn=cnn, key=encoder_key)
+    assert [stage.convolution.bias.shape[0] for stage in encoder.stages] == [
+        2 * multiplier for multiplier in {"head": (3, 4, 4), "paper": (2, 3, 4, 4)}[cnn]
+    ]
+    assert encoder({"a": jnp.zeros((32, 32, 3), jnp.uint8)}).shape == (encoder.tokens,) == (4 * 4 * 8,)
+    decoder = Decoder(small, TINY, cnn=cnn, key=decoder_key)
+    latent = Latent(jnp.zeros(TINY.deter), jnp.zeros((TINY.latents, TINY.classes)))
+    assert decoder(latent)["a"].shape == (32, 32, 3)
+
+
 def test_max_pool_takes_the_largest_of_its_own_square():
     image = jnp.arange(16, dtype=jnp.float32).reshape(4, 4, 1, 1)
     image = jnp.concatenate([image, -image], axis=-1)
@@ -85,7 +102,8 @@ def test_what_it_cannot_encode(key):
         return str(error.value)
 
     assert "Image 'a' is 50 x 64" in refused(Part("a", (50, 64, 3), "image"))
-    assert "multiples of 16 from 48 to 256" in refused(Part("a", (32, 32, 3), "image"))
+    assert "multiples of 16 from 48 to 256; or 24 or 32" in refused(Part("a", (40, 40, 3), "image"))
+    assert "16 x 16" in refused(Part("a", (16, 16, 3), "image"))
     assert "272 x 272" in refused(Part("a", (272, 272, 3), "image"))
     assert "resize them" in refused(Part("a", (64, 64, 3), "image"), Part("b", (48, 48, 3), "image"))
     assert "at least one part" in refused()

@@ -17,6 +17,8 @@ CASES = {
     "deceptive-chain": {"name": "deceptive-chain", "action_repeat": 4},
     "wall": {"name": "wall"},
     "rc-car": {"name": "rc-car"},
+    "pixel:mountain-car": {"name": "pixel:mountain-car"},
+    "pixel:key-door": {"name": "pixel:key-door", "action_repeat": 2, "action_cost": 0.1},
     "mountain-car, gym": {"name": "mountain-car", "env_kwargs": {"terminates": True}},
     "Pendulum-v1": {"name": "Pendulum-v1", "action_cost": 0.1},
     "MountainCarContinuous-v0": {"name": "MountainCarContinuous-v0", "action_repeat": 2},

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key, Shaped
 
 from sombrl.dreamer.blocks import MLP, BlockLinear, Dense, Linear, RMSNorm
 from sombrl.dreamer.convolution import Conv, Resolution, unfold
-from sombrl.dreamer.encoder import HALVINGS, LAYERS, MULTIPLIERS, CnnName, innermost, named_parts, numbers_in
+from sombrl.dreamer.encoder import LAYERS, CnnName, halvings, innermost, multipliers, named_parts, numbers_in
 from sombrl.dreamer.rssm import Latent
 from sombrl.dreamer.sizes import Size
 from sombrl.envs.layout import Part
@@ -58,10 +58,13 @@ class ImageDecoder(eqx.Module):
     convolutions: tuple[Conv, ...]
     norms: tuple[RMSNorm, ...]  # one less: the last convolution makes the image itself
     enlarging: Resolution = eqx.field(static=True)
+    halvings: int = eqx.field(static=True)
 
     def __init__(self, images: tuple[Part, ...], size: Size, cnn: CnnName, *, key: Key[Array, ""]):
-        canvas_key, *keys = jr.split(key, 1 + len(MULTIPLIERS[cnn]))
-        depths = [multiplier * size.depth for multiplier in reversed(MULTIPLIERS[cnn])]
+        stages = multipliers(cnn, images)
+        canvas_key, *keys = jr.split(key, 1 + len(stages))
+        depths = [multiplier * size.depth for multiplier in reversed(stages)]
+        self.halvings = halvings(images)
         outputs = [*depths[1:], sum(part.shape[2] for part in images)]
         self.canvas = InnermostMap(*innermost(images), depths[0], size, key=canvas_key)
         self.convolutions = tuple(Conv(*sizes, key=k) for *sizes, k in zip(depths, outputs, keys, strict=True))
@@ -72,7 +75,7 @@ class ImageDecoder(eqx.Module):
         """Pixels in 0..1, float32."""
         image = self.canvas(latent)[:, :, None]
         for i, convolution in enumerate(self.convolutions):
-            image = convolution(unfold(image), self.enlarging) if i < HALVINGS else convolution(image)
+            image = convolution(unfold(image), self.enlarging) if i < self.halvings else convolution(image)
             if i < len(self.norms):
                 image = jax.nn.silu(self.norms[i](image))
         return jax.nn.sigmoid(unfold(image)[:, :, 0].astype(jnp.float32))

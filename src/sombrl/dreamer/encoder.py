@@ -30,6 +30,7 @@ Halving = Literal["pool", "stride", "none"]
 HALVING: dict[str, Halving] = {"head": "pool", "paper": "stride"}
 
 HALVINGS = 4  # both have as many
+SMALL = 32  # images of at most this are halved once less: the innermost map would be mostly border
 SMALLEST, LARGEST = 3, 16  # side of the innermost map: smaller ones are mostly border, larger ones have too many tokens
 
 LAYERS = 3
@@ -45,17 +46,30 @@ def numbers_in(part: Part) -> int:
     return math.prod(part.shape) * (part.size or 1)
 
 
+def halvings(images: Iterable[Part]) -> int:
+    """How often images are halved."""
+    return HALVINGS - (min(min(part.shape[:2]) for part in images) <= SMALL)
+
+
+def multipliers(cnn: CnnName, images: Iterable[Part]) -> tuple[int, ...]:
+    """Those of the stages; what is halved less often lacks the outermost one."""
+    return MULTIPLIERS[cnn][HALVINGS - halvings(images) :]
+
+
 def innermost(images: Iterable[Part]) -> tuple[int, int]:
     """Height and width that the images have left after all halvings."""
+    images = tuple(images)
     shapes = {part.name: tuple(part.shape) for part in images}
     if len({shape[:2] for shape in shapes.values()}) > 1:
         raise SombrlError(f"Dreamer stacks images, so all need one height and width, not {shapes}; resize them.")
     name, (height, width, _) = next(iter(shapes.items()))
-    factor = 2**HALVINGS
+    factor = 2 ** halvings(images)
     if any(side % factor or not SMALLEST <= side // factor <= LARGEST for side in (height, width)):
+        most = 2**HALVINGS
         raise SombrlError(
             f"Image {name!r} is {height} x {width}; Dreamer halves images {HALVINGS} times, so resize it: both sides "
-            f"must be multiples of {factor} from {SMALLEST * factor} to {LARGEST * factor}."
+            f"must be multiples of {most} from {SMALLEST * most} to {LARGEST * most}; or 24 or 32, which are halved "
+            f"{HALVINGS - 1} times."
         )
     return height // factor, width // factor
 
@@ -108,14 +122,15 @@ class Encoder(eqx.Module):
         image_key, vector_key = jr.split(key)
         self.stages, self.mlp, self.tokens = (), None, 0
         if self.images:
-            depths = [multiplier * size.depth for multiplier in MULTIPLIERS[cnn]]
+            depths = [multiplier * size.depth for multiplier in multipliers(cnn, self.images)]
             inputs = [sum(part.shape[2] for part in self.images), *depths[:-1]]
-            outer: list[Halving] = ["none"] * (len(depths) - HALVINGS)
-            halvings = [*outer, *[HALVING[cnn]] * HALVINGS]
+            halved = halvings(self.images)
+            outer: list[Halving] = ["none"] * (len(depths) - halved)
+            ways = [*outer, *[HALVING[cnn]] * halved]
             keys = jr.split(image_key, len(depths))
             self.stages = tuple(
                 ConvStage(*sizes, halving, key=k)
-                for sizes, halving, k in zip(zip(inputs, depths, strict=True), halvings, keys, strict=True)
+                for sizes, halving, k in zip(zip(inputs, depths, strict=True), ways, keys, strict=True)
             )
             self.tokens += math.prod(innermost(self.images)) * depths[-1]
         if self.vectors:

@@ -5,7 +5,7 @@ record has what came before the action (observation, reward, flags) and the acti
 worker processes move while the updates of the tick before are made.
 
 Each seed has `envs` environments, one replay, and networks of its own. On an accelerator the seeds are one program,
-unless they see images; on a CPU they are one after the other, so that no bit of a seed depends on its neighbours.
+unless they see large images; on a CPU they are one after the other, so that no bit of a seed depends on its neighbours.
 """
 
 import dataclasses
@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, UInt
 
 from sombrl.dreamer.dreamer import Dreamer, DreamerState, Networks, Posteriors, Sequences
+from sombrl.dreamer.encoder import SMALL
 from sombrl.dreamer.replay import Batch, LatentSpec, SequenceReplay, UpdateRatio
 from sombrl.dreamer.rssm import Latent
 from sombrl.envs.base import AbstractEnvs, Step
@@ -107,8 +108,9 @@ class DreamerPrograms:
 
             return over_shard(one, (state, seeds, batch))
 
-        images = any(part.kind == "image" for part in dreamer.parts)
-        return DreamerPrograms(jax.jit(init), jax.jit(act), compiled_update(learn), images)
+        # Small images cost little beside the sequences, which the seeds share.
+        large = any(part.kind == "image" and min(part.shape[:2]) > SMALL for part in dreamer.parts)
+        return DreamerPrograms(jax.jit(init), jax.jit(act), compiled_update(learn), large)
 
     def shards(self, seeds: int) -> list[slice]:
         """The seeds of each dispatch."""

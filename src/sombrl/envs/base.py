@@ -8,6 +8,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, Key, PyTree, UInt
 
 from sombrl.envs.interface import ENDLESS, AbstractEnvs, EnvSpec, Step
+from sombrl.envs.layout import ObsLayout
 from sombrl.records import AbstractCost, AbstractTask, SombrlError
 
 __all__ = ["ENDLESS", "AbstractEnvs", "AbstractWorld", "EnvSpec", "Step"]
@@ -20,6 +21,11 @@ class AbstractWorld(eqx.Module):
     action_dim: eqx.AbstractClassVar[int]
     episode_frames: eqx.AbstractClassVar[int]  # the default length of an episode
 
+    @property
+    def layout(self) -> ObsLayout | None:
+        """The parts of an observation, where it is not one vector: then `observe` gives a row of bytes."""
+        return None
+
     @abc.abstractmethod
     def reset(self, *, key: Key[Array, ""]) -> PyTree:
         """A start state."""
@@ -31,7 +37,7 @@ class AbstractWorld(eqx.Module):
         """One frame under an action in [-1, 1]: the next state, the reward, and whether the task ended."""
 
     @abc.abstractmethod
-    def observe(self, state: PyTree) -> Float[Array, " obs"]:
+    def observe(self, state: PyTree) -> Float[Array, " obs"] | UInt[Array, " obs"]:
         """The observation of a state."""
 
     @abc.abstractmethod

@@ -53,7 +53,7 @@ class JaxEnvs(AbstractEnvs):
         length = -(-self._frames // repeat)  # a last decision may have fewer frames
         optimal = world.optimal_average()
         optimal = None if optimal is None else repeat * optimal
-        self.spec = EnvSpec(name, world.obs_dim, world.action_dim, length, repeat, optimal)
+        self.spec = EnvSpec(name, world.obs_dim, world.action_dim, length, repeat, optimal, world.layout)
         self.task = world.task(repeat)
         self.downstream = world.downstream(repeat)
         self.cost = world.cost(repeat)
@@ -62,9 +62,12 @@ class JaxEnvs(AbstractEnvs):
             self.task = ActionCost(self.task, self._cost, tuple(-b for b in bound), bound, repeat)
         self._start, self._decide = _programs(world, repeat, self._cost, self._bound)
         self._template = jax.eval_shape(self._start, np.zeros(2, np.uint32))
-        if self._template[1].shape != (world.obs_dim,) or self._template[1].dtype != jnp.float32:
+        wanted = self.spec.obs_dtype
+        if self._template[1].shape != (world.obs_dim,) or self._template[1].dtype != wanted:
             got = f"{self._template[1].dtype}{list(self._template[1].shape)}"
-            raise SombrlError(f"{name}: observe must return float32[{world.obs_dim}] (obs_dim), not {got}.")
+            raise SombrlError(f"{name}: observe must return {wanted}[{world.obs_dim}] (obs_dim), not {got}.")
+        # Pictures go to a replay in the host's memory, and drawing a small one is too little work for an accelerator.
+        self._device = None if world.layout is None else jax.devices("cpu")[0]
         self._rows = Rows(self.spec, self.seeds)
         blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._template[0])
         self._states: list[PyTree] = [blank] * len(self.seeds)
@@ -73,7 +76,8 @@ class JaxEnvs(AbstractEnvs):
     def reset_rows(self, rows: np.ndarray, episodes: np.ndarray) -> np.ndarray:
         """Start the given episode on the given rows; where all of them are, [seeds, obs]."""
         pairs = self._rows.check_reset(rows, episodes)
-        starts = [self._start(np.array([self.seeds[row], episode], np.uint32)) for row, episode in pairs]
+        with jax.default_device(self._device):
+            starts = [self._start(np.array([self.seeds[row], episode], np.uint32)) for row, episode in pairs]
         for (row, episode), (state, obs) in zip(pairs, starts, strict=True):
             self._rows.begin(row, episode)
             self._states[row], self._trails[row] = state, []
@@ -91,7 +95,8 @@ class JaxEnvs(AbstractEnvs):
             done = at.decisions[row]
             frames = min(repeat, self._frames - done * repeat)
             counters = np.array([self.seeds[row], at.episodes[row], done, frames], np.uint32)
-            pending[row] = self._decide(self._states[row], actions[row], counters)
+            with jax.default_device(self._device):
+                pending[row] = self._decide(self._states[row], actions[row], counters)
         reward = np.zeros(len(self.seeds), np.float64)
         terminated = np.zeros(len(self.seeds), bool)
         for row, (state, obs, total, ended) in pending.items():  # all dispatched before the first is awaited
@@ -162,7 +167,7 @@ def _compile(world: AbstractWorld, repeat: int, cost: float, bound: float) -> Pr
     """The start and the decision of one row: closures; modules as arguments cost more than the physics."""
 
     @jax.jit
-    def start(counters: UInt[Array, " 2"]) -> tuple[PyTree, Float[Array, " obs"]]:
+    def start(counters: UInt[Array, " 2"]) -> tuple[PyTree, Array]:
         """From (seed, episode)."""
         start_key, _ = _row_keys(counters[0], counters[1])
         state = world.reset(key=start_key)
@@ -171,7 +176,7 @@ def _compile(world: AbstractWorld, repeat: int, cost: float, bound: float) -> Pr
     @jax.jit
     def decide(
         state: PyTree, action: Float[Array, " action"], counters: UInt[Array, " 4"]
-    ) -> tuple[PyTree, Float[Array, " obs"], Float[Array, ""], Bool[Array, ""]]:
+    ) -> tuple[PyTree, Array, Float[Array, ""], Bool[Array, ""]]:
         """From (seed, episode, decision, frames): the next state, its observation, the reward, the end."""
         _, noise_key = _row_keys(counters[0], counters[1])
         keys = jr.split(jr.fold_in(noise_key, counters[2]), repeat)

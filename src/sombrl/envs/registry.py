@@ -4,10 +4,12 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium
 
+from sombrl.config.suggestions import nearest
 from sombrl.envs.adapters.atari import FRAME_SKIP, AtariEnvs, find_game, list_games
 from sombrl.envs.adapters.atari import PREFIX as ATARI
 from sombrl.envs.adapters.dmc import PREFIX as DMC
@@ -25,6 +27,8 @@ from sombrl.envs.guards import check_cost, check_count, check_seeds
 from sombrl.envs.jax_envs import JaxEnvs
 from sombrl.envs.mountain_car import MountainCar
 from sombrl.envs.pendulum import MAX_TORQUE, Pendulum
+from sombrl.envs.pixels.world import PREFIX as PIXEL
+from sombrl.envs.pixels.world import PixelWorld
 from sombrl.envs.rc_car import RCCar
 from sombrl.envs.wall import Wall
 from sombrl.records import SombrlError
@@ -47,10 +51,27 @@ WORLDS = {
     ),
     "wall": WorldEntry(Wall, 1.0, "a point mass; sparse reward behind a wall; known reward"),
     "rc-car": WorldEntry(RCCar, 1.0, "park a car by a half-turn, with delayed actions; known reward"),
+    "pixel:mountain-car": WorldEntry(
+        partial(PixelWorld, "mountain-car"), 1.0, "the car in small pictures, 1 on the hill; the reward is learned"
+    ),
+    "pixel:pendulum": WorldEntry(
+        partial(PixelWorld, "pendulum"), MAX_TORQUE, "the swing-up in small pictures, 1 upright; the reward is learned"
+    ),
+    "pixel:corridor": WorldEntry(
+        partial(PixelWorld, "corridor"),
+        1.0,
+        "a winding corridor in small pictures, 1 at its end; the reward is learned",
+    ),
+    "pixel:key-door": WorldEntry(
+        partial(PixelWorld, "key-door"), 1.0, "rooms, a key and a door in small pictures; the reward is learned"
+    ),
+    "pixel:wall": WorldEntry(
+        partial(PixelWorld, "wall"), 1.0, "the point mass in small pictures, 1 behind the wall; the reward is learned"
+    ),
 }
 """A new world is a file of its own and a row here."""
 
-PREFIXES = (DMC, VISION, ATARI, PLAYGROUND)
+PREFIXES = (DMC, VISION, ATARI, PLAYGROUND, PIXEL)
 """What comes before the colon of names that are not modules."""
 
 NEEDS_OPENGL = {f"{DMC}quadruped-escape"}  # its terrain goes through the graphics library, even without pictures
@@ -123,6 +144,8 @@ def make_envs(
     elif isinstance(name, str) and name.startswith(ATARI):
         find_game(name)
         adapter = AtariEnvs
+    elif isinstance(name, str) and name.startswith(PIXEL):
+        raise nearest(name, WORLDS, "environment")
     elif isinstance(name, str):
         check_id(name, also=lambda: [*WORLDS, *task_names()])
     if workers:

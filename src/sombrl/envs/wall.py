@@ -109,5 +109,10 @@ def _slope(place: Float[Array, " 2"]) -> Float[Array, " 2"]:
 
 
 def _pay(state: Float[Array, " state"]) -> Float[Array, ""]:
+    return jnp.where(at_goal(state), 1.0, 0.0).astype(state.dtype)
+
+
+def at_goal(state: Float[Array, " state"]) -> Bool[Array, ""]:
+    """Within RADIUS of the goal."""
     distance = jnp.sqrt(jnp.sum((state[:2] - jnp.asarray(GOAL, state.dtype)) ** 2))
-    return jnp.where(distance <= RADIUS, 1.0, 0.0).astype(state.dtype)
+    return distance <= RADIUS

@@ -164,6 +164,7 @@ def test_functions_keep_the_names_that_folders_on_disk_have():
         "sombrl.experiments.planning_cost.time_samples",
         "sombrl.experiments.rccar_real_regression.regress",
         "sombrl.experiments.rkhs_projection.project_for_bounds",
+        "sombrl.experiments.sparse_pixels.explored_first",
         "sombrl.experiments.theory_lab.lab_cell",
         "sombrl.experiments.tolerance_reward.reward_at",
     }

@@ -35,6 +35,7 @@ from sombrl.paper.experiments.rccar import RCCAR_ABLATION, RCCAR_MARGINS, TOLERA
 from sombrl.paper.experiments.rccar_real import RCCAR_REAL_REGRESSION
 from sombrl.paper.experiments.runner import redraw, run_experiment
 from sombrl.paper.experiments.safe import SAFE_EXPLORATION
+from sombrl.paper.experiments.sparse_pixels import DREAMER_SPARSE_PIXELS
 from sombrl.paper.experiments.theory import RKHS_PROJECTION, THEORY_LAB
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -77,6 +78,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         DREAMER_LAMBDA,
         DREAMER_SIGMA,
         DREAMER_K_CURVE,
+        DREAMER_SPARSE_PIXELS,
     )
 }
 

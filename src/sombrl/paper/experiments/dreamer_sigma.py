@@ -22,6 +22,7 @@ from sombrl.paper.experiments.dreamer import (
     dreamer_config,
 )
 from sombrl.paper.experiments.figures import Look, Panel, draw_grid
+from sombrl.paper.experiments.sparse_pixels import EPISODE, TRAINING
 from sombrl.runs.plots import COLORS
 
 WORLDS = {
@@ -29,12 +30,11 @@ WORLDS = {
     "small": ("pixel:mountain-car",),
     "paper": ("pixel:mountain-car", "pixel:key-door"),
 }
-EPISODE = 100  # decisions, as these worlds have
 DECISIONS = {"smoke": 80, "small": 10_000, "paper": 20_000}
-SIZES: dict[str, dict[str, Any]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "smoke": {},
-    "small": {"size": "tiny", "ratio": 64.0, "batch_size": 8, "batch_length": 32},
-    "paper": {"size": "1m", "ratio": 256.0},
+    "small": TRAINING | {"size": "tiny"},
+    "paper": TRAINING,
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "optimistic": {},
@@ -69,7 +69,7 @@ def sigma_cells(scale: str) -> list[Cell]:
 
 def _cell(world: str, name: str, scale: str) -> Cell:
     strategy = "greedy" if name == "greedy" else "optimistic"
-    config = dreamer_config(strategy, scale, VARIANTS[name], **SIZES[scale])
+    config = dreamer_config(strategy, scale, VARIANTS[name], **SETTINGS[scale])
     cell = dreamer_cell(name, world, scale, config, decisions=DECISIONS[scale], episode=EPISODE)
     evaluation = Evaluation(2, every=EVERY, explore=True, calibration=strategy != "greedy")
     return dataclasses.replace(cell, evaluation=evaluation)

@@ -28,6 +28,11 @@ TITLES = {
     "dmc:walker-run": "Walker run",
     "dmc:quadruped-run": "Quadruped run",
     "dmc:humanoid-walk": "Humanoid walk",
+    "pixel:mountain-car": "MountainCar, pixels",
+    "pixel:pendulum": "Pendulum, pixels",
+    "pixel:corridor": "Corridor, pixels",
+    "pixel:key-door": "Key and door, pixels",
+    "pixel:wall": "Wall, pixels",
 }
 
 
