@@ -24,6 +24,7 @@ from sombrl.dreamer.rssm import Latent, mixed
 from sombrl.dreamer.trainer import DreamerTrainer
 
 WINDOWS = 8
+LOGGED = ("explore/mean_std", "explore/bonus_share", "loss/ensemble_new", "loss/ensemble_old")
 
 
 def look(dreamer: Dreamer, networks: Networks, untrained: Any, batch: Sequences) -> dict[str, Array]:
@@ -88,6 +89,7 @@ def main() -> None:
             newest = as_sequences([trainer.loop.replays[i].latest(WINDOWS)])
             found = measure(networks, jax.tree.map(lambda leaf: leaf[0], newest))
             values = {name: float(value) for name, value in found.items()}
+            values |= {name: float(report.metrics[name][i]) for name in LOGGED}
             values |= {name: float(np.asarray(value)[0, i]) for name, value in ranks.items()}
             where = {"target": args.ensemble_target, "ensemble_lr": args.ensemble_lr, "bootstrap": args.bootstrap}
             rows += [where | {"seed": seed, "updates": updates, "what": k, "value": v} for k, v in values.items()]
