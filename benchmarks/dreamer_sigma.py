@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--env", default="mountain-car")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--decisions", type=int, default=3500)
-    parser.add_argument("--calibrate-every", type=int, default=2, help="reports between two looks at held-out episodes")
+    parser.add_argument("--calibrate-every", type=int, default=1, help="reports between two looks at held-out episodes")
     parser.add_argument("--ensemble-target", default="stoch")
     parser.add_argument("--ensemble-lr", type=float)
     parser.add_argument("--bootstrap", type=float, default=1.0)
