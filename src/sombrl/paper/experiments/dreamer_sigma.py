@@ -58,7 +58,7 @@ LOOKS = {
     "bootstrap": Look("members learn from half of the records each", COLORS[5], ":"),
     "greedy": Look("Dreamer", COLORS[3], "-."),
 }
-EVERY = 10  # reports between two evaluations
+EVERY = {"smoke": 1, "small": 10, "paper": 10}  # reports between two evaluations
 
 
 def sigma_cells(scale: str) -> list[Cell]:
@@ -71,7 +71,7 @@ def _cell(world: str, name: str, scale: str) -> Cell:
     strategy = "greedy" if name == "greedy" else "optimistic"
     config = dreamer_config(strategy, scale, VARIANTS[name], **SETTINGS[scale])
     cell = dreamer_cell(name, world, scale, config, decisions=DECISIONS[scale], episode=EPISODE)
-    evaluation = Evaluation(2, every=EVERY, explore=True, calibration=strategy != "greedy")
+    evaluation = Evaluation(2, every=EVERY[scale], explore=True, calibration=strategy != "greedy")
     return dataclasses.replace(cell, evaluation=evaluation)
 
 
