@@ -66,8 +66,7 @@ class JaxEnvs(AbstractEnvs):
         if self._template[1].shape != (world.obs_dim,) or self._template[1].dtype != wanted:
             got = f"{self._template[1].dtype}{list(self._template[1].shape)}"
             raise SombrlError(f"{name}: observe must return {wanted}[{world.obs_dim}] (obs_dim), not {got}.")
-        # Pictures go to a replay in the host's memory, and drawing a small one is too little work for an accelerator.
-        self._device = None if world.layout is None else jax.devices("cpu")[0]
+        self._device = None if world.layout is None else _processor()
         self._rows = Rows(self.spec, self.seeds)
         blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._template[0])
         self._states: list[PyTree] = [blank] * len(self.seeds)
@@ -123,9 +122,10 @@ class JaxEnvs(AbstractEnvs):
         """Continue from `get_state`."""
         shapes, treedef = jax.tree.flatten(self._template[0])
         self._rows.check_state(state, {f"state{i}": leaf.shape for i, leaf in enumerate(shapes)})
-        for row in range(len(self.seeds)):
-            leaves = [jnp.asarray(state[f"state{i}"][row], leaf.dtype) for i, leaf in enumerate(shapes)]
-            self._states[row] = jax.tree.unflatten(treedef, leaves)
+        with jax.default_device(self._device):
+            for row in range(len(self.seeds)):
+                leaves = [jnp.asarray(state[f"state{i}"][row], leaf.dtype) for i, leaf in enumerate(shapes)]
+                self._states[row] = jax.tree.unflatten(treedef, leaves)
         self._rows.set_state(state)
 
     def render(self, row: int) -> np.ndarray:
@@ -142,6 +142,14 @@ class JaxEnvs(AbstractEnvs):
         self.world.draw_trail(self._trails[row], axes)
         canvas.draw()
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def _processor() -> jax.Device | None:
+    """Where pictures are drawn: a replay in the host's memory takes them, and they are too little work for a GPU."""
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError:  # JAX was told to see the accelerator alone
+        return None
 
 
 Programs = tuple[Callable[..., Any], Callable[..., Any]]
