@@ -33,7 +33,7 @@ test-slow: setup  ## the learning runs, compiled as a user's are
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow
 
 test-extras: .venv-extras/.ready  ## what optional packages are for: sweeps, exports, TensorBoard, the page in a browser, Playground, oracles
-	.venv-extras/bin/python -m pytest -n 0 -m "slow or not slow" tests/sweep tests/export tests/runs/test_sinks.py tests/report/test_browser.py \
+	.venv-extras/bin/python -m pytest -n 0 -m "slow or not slow" tests/sweep tests/export tests/runs/test_sinks.py tests/report/test_browser.py tests/docs/test_browser.py \
 		tests/envs/test_playground.py tests/envs/test_playground_kill.py tests/dynamics/test_gpjax.py
 	.venv-extras/bin/python -m pytest -n 0 tests/envs/test_contract.py -k playground
 

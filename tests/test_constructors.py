@@ -1,8 +1,10 @@
 """`sombrl.GPICEM` and its siblings: their signatures are those of the configurations, and wrong names are found."""
 
+import ast
 import importlib.util
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +29,13 @@ def generator():
 def test_the_file_is_what_the_configurations_say():
     made = generator()
     assert made.source() == made.TARGET.read_text(), "run: python tools/make_constructors.py"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_uses_settings_that_there_are(name):
+    (example,) = re.findall(r"Example:\n\s*agent = (.*)", getattr(sombrl, name).__doc__)
+    call = ast.parse(example, mode="eval").body.func.value
+    assert {keyword.arg for keyword in call.keywords} <= set(inspect.signature(getattr(sombrl, name)).parameters)
 
 
 def test_every_constructor_shows_its_settings():

@@ -62,6 +62,7 @@ def test_update_rules():
     assert not NonEpisodic(10).update_due(1e9, 10)
 
 
+@pytest.mark.thorough
 def test_without_a_cap_nothing_but_the_rule_ends_a_chunk():
     """A threshold that a cap of 4 would never let it reach; √3 a step at most, so at least six steps."""
     rule = {"update_rule": "uncertainty", "update_threshold": 10.0}
@@ -115,6 +116,7 @@ def test_the_largest_uncertainty_is_the_planners():
         agent.max_uncertainty(0)
 
 
+@pytest.mark.thorough
 def test_regret_is_reported_against_the_known_optimum():
     agent = small("mountain-car", action_repeat=2, **ENDLESS)
     rows = []
@@ -140,7 +142,7 @@ def test_a_discounted_run_has_the_theorys_episodes():
     assert lengths == [agent.trainer.setting.chunk_length(n) for n in range(3)]
 
 
-@pytest.mark.parametrize("env", ["pendulum", "Pendulum-v1"])
+@pytest.mark.parametrize("env", ["pendulum", pytest.param("Pendulum-v1", marks=pytest.mark.thorough)])
 def test_a_trajectory_without_resets_is_one_piece_and_resumes_exactly(env, tmp_path):
     whole = small(env, seeds=2, **ENDLESS).learn(16)
     rows = whole.state.replay.data

@@ -26,6 +26,14 @@ NAMES = {
     "sim-fsvgd": "SimFSVGD",
     "dreamer": "Dreamer",
 }
+EXAMPLES = {
+    "gp-icem": '"MountainCarContinuous-v0", action_repeat=5, episode_length=40).learn(400)',
+    "mbpo": '"dmc:walker-run", seeds=5, sac={"batch_size": 128}).learn(50_000)',
+    "sac": '"Pendulum-v1", preset="strong").learn(5_000)',
+    "maxinfo-sac": '"MountainCarContinuous-v0").learn(25_000)',
+    "sim-fsvgd": '"rc-car", frame="body", bonus_weight=0.1).learn(1_000)',
+    "dreamer": '"dmc-vision:cartpole-swingup", explore="greedy", size="1m").learn(5_000)',
+}
 HEADER = '''"""The constructors of agents, with every setting, its type and its default, for editors and type checkers.
 
 Written by tools/make_constructors.py; a test compares it with the configurations. `constructs` replaces each function
@@ -93,7 +101,8 @@ def _function(algorithm: str, nested: dict[type, None]) -> str:
     summary = f"{row.summary[0].upper()}{row.summary[1:]}."
     return (
         f'\n\n@constructs("{algorithm}")\ndef {NAMES[algorithm]}(\n    {signature},\n) -> Agent:\n'
-        f'    """{summary}\n\n    Args:\n{listed}\n    """\n    ...\n'
+        f'    """{summary}\n\n    Args:\n{listed}\n\n'
+        f'    Example:\n        agent = sombrl.{NAMES[algorithm]}({EXAMPLES[algorithm]}\n    """\n    ...\n'
     )
 
 

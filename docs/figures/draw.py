@@ -1,4 +1,4 @@
-"""Our curves beside published ones: draws mbpo.svg, dreamer.svg and rccar.svg here, from committed numbers alone.
+"""Our numbers beside published ones: draws mbpo, defaults, dreamer and rccar.svg here, from committed numbers alone.
 
 python docs/figures/draw.py
 
@@ -19,7 +19,7 @@ from sombrl.paper.experiments.dreamer import DREAMER_LOOKS
 from sombrl.paper.experiments.figures import TITLES, Look, curves, select
 from sombrl.paper.experiments.mbpo import MBPO_LOOKS
 from sombrl.paper.experiments.rccar import CAR_LOOKS, PUBLISHED, PUBLISHED_AT
-from sombrl.storage.results import read_rows
+from sombrl.storage.results import Row, read_rows
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[1] / "results"
@@ -50,6 +50,31 @@ def draw_mbpo() -> plt.Figure:
         axes.set(title=TITLES[env], xlabel="thousand frames", ylabel="return", xlim=(0, LAST_FRAME / 1000))
     handles, labels = tiles.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def draw_defaults() -> plt.Figure:
+    """What the defaults of mbpo have after 100k frames: median and quartiles, and the published means. For a phone."""
+    rows = [row for row in read_rows(RESULTS / "mbpo-strong" / "paper.csv") if row.env_frames == 100_000]
+    rows = [row for row in rows if row.metric == "eval/ep_rew_mean"]
+    envs = sorted({row.env for row in rows}, key=lambda env: -np.median(_at(rows, env, "optimistic")))
+    figure, axes = plt.subplots(figsize=(4.6, 5.4), layout="constrained")
+    for height, env in enumerate(reversed(envs)):
+        for shift, method in ((0.14, "optimistic"), (-0.14, "greedy")):
+            look, values = MBPO_LOOKS[method], _at(rows, env, method)
+            axes.hlines(height + shift, *np.percentile(values, [25, 75]), color=look.color, linewidth=5, alpha=0.35)
+            label = f"sombrl, {method}" if height == 0 else None
+            axes.plot(np.median(values), height + shift, "o", color=look.color, markersize=6, label=label)
+        for method, (marker, colour) in MARKS.items():
+            style = {"color": colour, "markersize": 6, "fillstyle": "none", "linestyle": ""}
+            for mean in [float(p["mean"]) for p in _published() if (p["env"], p["method"]) == (env, method)]:
+                axes.plot([mean], [height], marker, **style)
+    for method, (marker, colour) in MARKS.items():
+        axes.plot([], [], marker, color=colour, fillstyle="none", linestyle="", label=f"{method}, published")
+    axes.set(xlabel="return after 100k frames", xlim=(-20, 1020), yticks=range(len(envs)))
+    axes.set_yticklabels([TITLES[env] for env in reversed(envs)])
+    axes.grid(axis="x", alpha=0.3)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
@@ -94,6 +119,10 @@ def draw_car() -> plt.Figure:
     return figure
 
 
+def _at(rows: list[Row], env: str, method: str) -> np.ndarray:
+    return np.array([row.value for row in rows if (row.env, row.method) == (env, method)])
+
+
 def _published() -> list[dict[str, str]]:
     with (HERE / "published.csv").open() as file:
         return list(csv.DictReader(file))
@@ -110,5 +139,10 @@ if __name__ == "__main__":
     plt.rcParams.update(
         {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "sombrl"}
     )
-    for name, draw in {"mbpo": draw_mbpo, "dreamer": draw_dreamer, "rccar": draw_car}.items():
+    for name, draw in {
+        "mbpo": draw_mbpo,
+        "defaults": draw_defaults,
+        "dreamer": draw_dreamer,
+        "rccar": draw_car,
+    }.items():
         draw().savefig(HERE / f"{name}.svg", metadata={"Date": None})

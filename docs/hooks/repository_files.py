@@ -2,9 +2,10 @@
 
 A page of docs/ names sources, examples and results as they lie beside it: `../src/sombrl/agent.py`. What is linked is
 mounted under repository/, whatever it links to as well, and the links are rewritten: Markdown stays Markdown, code and
-other text becomes a page that shows it, a folder a page that lists it, and the rest is copied.
+other text becomes a page that shows it, so does a notebook, a folder a page that lists it, and the rest is copied.
 """
 
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(?=(?:#[^)\s]*)?\))")
+LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|data:|#)([^)\s#]+)(?=(?:#[^)\s]*)?\))")
+NOTEBOOK = ".ipynb"
 CODE = {".py": "python", ".toml": "toml", ".in": "text", ".txt": "text", ".cff": "yaml", "": "text"}
 ROOT = "repository"
 
@@ -64,7 +66,8 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
 def _mounted(nav: Any) -> list[str]:
     """What the navigation itself takes from the repository."""
     if isinstance(nav, str):
-        return [nav.removeprefix(f"{ROOT}/")] if nav.startswith(f"{ROOT}/") else []
+        path = nav.removeprefix(f"{ROOT}/")
+        return [path.replace(f"{NOTEBOOK}.md", NOTEBOOK)] if nav.startswith(f"{ROOT}/") else []
     values = nav.values() if isinstance(nav, dict) else nav or []
     return [path for value in values for path in _mounted(value)]
 
@@ -77,7 +80,7 @@ def _uri(base: Path, target: str) -> str:
     """Where a file or folder of the repository is mounted."""
     if (base / target).is_dir():
         return f"{ROOT}/{target}/index.md"
-    shown = Path(target).suffix in CODE
+    shown = Path(target).suffix in {*CODE, NOTEBOOK}
     return f"{ROOT}/{target}.md" if shown else f"{ROOT}/{target}"
 
 
@@ -89,9 +92,27 @@ def _content(base: Path, target: str) -> str | None:
         return _page(target, "\n".join(f"- [{name}]({name})" for name in names))
     if path.suffix == ".md":
         return path.read_text("utf-8")
+    if path.suffix == NOTEBOOK:
+        return "\n\n".join(_cell(cell) for cell in json.loads(path.read_text("utf-8"))["cells"])
     if path.suffix in CODE:
         return _page(target, f"````{CODE[path.suffix]}\n{path.read_text('utf-8')}\n````")
     return None
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    """A cell of a notebook, with what it has printed and drawn."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return source
+    parts = [f"```python\n{source}\n```"]
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        if "image/png" in data:
+            parts.append(f"![What the cell draws](data:image/png;base64,{data['image/png']})")
+        else:
+            text = "".join(output.get("text", data.get("text/plain", ""))).rstrip()
+            parts.append(f"```text\n{text}\n```")
+    return "\n\n".join(parts)
 
 
 def _page(title: str, body: str) -> str:

@@ -1,6 +1,6 @@
 """sombrl: optimistic model-based reinforcement learning.
 
-Learn a model that knows what it does not know, then plan greedily for r + λ‖σ‖ under its mean.
+Learn a dynamics model with epistemic uncertainty σ, then plan greedily for r + λ‖σ‖ under its mean.
 """
 
 import os

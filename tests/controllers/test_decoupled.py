@@ -92,6 +92,7 @@ def _row(tree, i):
         (lambda: agent(schedule="decoupled", controller="icem"), "a planner has none"),
         (lambda: agent(schedule="decoupled", setting="non-episodic"), "take turns by episodes"),
         (lambda: agent("maxinfo-sac", schedule="decoupled"), "is for mbpo"),
+        (lambda: agent(schedule="decoupled", explore="pessimistic"), "pessimism pays none"),
     ],
 )
 def test_what_cannot_be(bad, sentence):

@@ -245,6 +245,7 @@ def test_refuses_real_data():
         PolicySearch(1, At(0.0), TINY, replace(SAC, imagined="one-step"))
 
 
+@pytest.mark.thorough
 def test_observations_are_normalised_in_the_model_too():
     """The policy that is driven has the statistics of its snapshot: 2 rounds of 4 updates with 8 rows each."""
     controller = search(sac=replace(SAC, actor="simba", normalise_observations=True))

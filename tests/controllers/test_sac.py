@@ -370,6 +370,7 @@ def test_pets_imagines_noise_and_other_roles_do_not_notice():
     assert_same(mean.actor, noisy.actor)
 
 
+@pytest.mark.thorough
 def test_pets_draws_a_member_for_every_row():
     """The authors' MBPO-PETS draws one for a whole batch; ours has all members in a batch of one and the same row."""
     learner = EnsembleLearner(3, 2, True, EnsembleConfig(hidden=(4,), members=3))

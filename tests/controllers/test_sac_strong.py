@@ -212,7 +212,7 @@ def test_weighted_errors():
     np.testing.assert_allclose(loss, np.mean(weight * np.sum((np.asarray(q) - reward) ** 2, axis=0)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("critic", ["plain", "simba"])
+@pytest.mark.parametrize("critic", ["plain", pytest.param("simba", marks=pytest.mark.thorough)])
 def test_critics_with_bins_begin_at_zero_and_learn_by_cross_entropy(critic):
     config = replace(TINY, critic=critic, critic_output="bins", imagined="none", init_temperature=1e-6)
     sac, mdp, replay = SAC(3, config), world(), random_replay()
@@ -249,6 +249,7 @@ def test_where_imagined_rows_are(mix, batch, where, weight):
         assert steps.weight is None
 
 
+@pytest.mark.thorough
 def test_a_policy_step_looks_at_the_bonus_of_some_rows():
     """The first three stand for all six."""
     config = replace(TINY, imagined="none", bonus_rows=3, bonus_scale="none", actor_lr=0.0, critic_lr=0.0)
@@ -282,6 +283,7 @@ def test_values_of_several_critics():
     np.testing.assert_allclose(value_of(q[:1], "one"), [1.0, 5.0])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("critics", "number"), [("two-min", 2), ("two-mean", 2), ("one", 1)])
 def test_critics_bootstrap_from_their_value(critics, number):
     sac = SAC(3, replace(TINY, imagined="none", critics=critics, critic_lr=0.0, init_temperature=1e-6))

@@ -111,6 +111,7 @@ def test_sigma_is_that_of_the_posterior_before_the_episode(finished):
         assert abs(np.linspace(-0.07, 0.07, 41)[velocity] - start[:, 1].mean()) < 0.02
 
 
+@pytest.mark.thorough
 def test_sigma_map_is_the_bonus_of_the_dynamics(finished):
     out, _, _ = finished
     agent = load(out / "optimistic")

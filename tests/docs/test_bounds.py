@@ -43,6 +43,7 @@ def test_imagined_episodes_of_pendulum_leave_the_data(rows):
     assert f"a Σ‖σ‖ of {np.median(sigma):.1f}" in said and f"real episode met {np.median(met):.1f}" in said
 
 
+@pytest.mark.thorough
 def test_in_the_laboratory_the_theorem_holds_as_often_as_it_says():
     found = read_rows(ROOT / "results" / "theory-lab" / "small.csv")
     lines = lemma_table([dataclasses.asdict(row) for row in found])

@@ -37,6 +37,15 @@ def test_mbpo(draw):
     assert len(line(tiles["Finger spin"], "DreamerV3, published")[0]) == 15
 
 
+def test_the_defaults_of_mbpo(draw):
+    (axes,) = draw.draw_defaults().axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names[-1] == "Reacher hard" and len(names) == 7
+    at = {"env": "dmc:humanoid-walk", "metric": "eval/ep_rew_mean", "env_frames": 100_000}
+    ours = np.median(series("mbpo-strong/paper.csv", **at, method="optimistic"))
+    assert any(np.isclose(line.get_xdata(), ours).any() for line in axes.lines)
+
+
 def test_the_car(draw):
     tiles = draw.draw_car().axes
     for axes, margin in zip(tiles, (20, 5, 2), strict=True):

@@ -54,7 +54,7 @@ def test_a_block_of_the_memory_paints_its_own_channels_everywhere(key):
     assert np.all(image[..., 10:12] != 0) and np.count_nonzero(image) == 3 * 3 * 2
 
 
-@pytest.mark.parametrize("cnn", ["head", "paper"])
+@pytest.mark.parametrize("cnn", [pytest.param("head", marks=pytest.mark.thorough), "paper"])
 def test_everything_against_numpy(cnn, key):
     model_key, latent_key = jr.split(key)
     decoder = Decoder(PARTS, TINY, cnn=cnn, key=model_key)
@@ -81,6 +81,7 @@ def test_everything_against_numpy(cnn, key):
     np.testing.assert_allclose(np.asarray(predictions["view"]), image[..., 1:], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.thorough
 def test_pixels_stay_between_0_and_1(key):
     """Also when the network wants to go far beyond."""
     model_key, latent_key = jr.split(key)

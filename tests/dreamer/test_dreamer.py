@@ -100,6 +100,7 @@ def test_the_slow_copies_follow(optimistic):
         np.testing.assert_allclose(slow, 0.98 * old + 0.02 * new, atol=1e-7)
 
 
+@pytest.mark.thorough
 def test_optimism_without_weight_is_dreamer():
     optimistic, greedy = trained(STILL)[1], trained(DreamerExplore(explore="greedy"))[1]
     assert greedy.networks.ensemble is None

@@ -45,7 +45,7 @@ def test_vectors_by_name_in_symlog_and_one_hot(key):
     assert np.array_equal(other(obs), encoder(obs))
 
 
-@pytest.mark.parametrize("cnn", ["head", "paper"])
+@pytest.mark.parametrize("cnn", [pytest.param("head", marks=pytest.mark.thorough), "paper"])
 def test_images_by_name_through_convolution_norm_and_silu(cnn, key):
     """`head` pools before the norm: after it, or after SiLU, other pixels would win. `paper` strides, but not at first;
     of the three columns that its border lacks, one is on the left."""

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pytest
 
 from sombrl.dreamer.config import DreamerConfig, DreamerExplore
 from sombrl.dreamer.dreamer import Dreamer
@@ -12,6 +13,7 @@ from sombrl.envs.layout import Part
 from tests.dreamer.test_dreamer import BATCH, TIME, sequences
 
 
+@pytest.mark.thorough
 def test_the_rest_is_imagined_without_looking():
     config = DreamerConfig(size="tiny", precision="float32", explore=DreamerExplore(explore="greedy"))
     agent = Dreamer(config, (Part("obs", (3,), "vector"),), 2, False)

@@ -74,6 +74,7 @@ def test_gradients_are_those_of_a_scan(key):
     assert_close(*(jax.jit(gradients(run))(weights, start, x, reset) for run in (ours, scanned)))
 
 
+@pytest.mark.thorough
 def test_several_seeds_at_once(key):
     weights, start, (x, reset) = jax.vmap(data)(jr.split(key, 2))
     together = jax.jit(jax.vmap(gradients(ours)))(weights, start, x, reset)

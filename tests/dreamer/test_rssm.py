@@ -275,6 +275,7 @@ def test_the_losses_teach_one_side_each():
     assert np.asarray(full[0]).any() and np.asarray(full[1]).any()
 
 
+@pytest.mark.thorough
 def test_where_the_losses_reach_in_the_network(model, observe_sequence, key):
     """dyn trains the prior and, through the memory, the core; it reaches the posterior only through its samples."""
     data_key, sample_key = jr.split(key)

@@ -117,6 +117,7 @@ def test_too_small_a_rank_errs_towards_uncertainty():
     assert float(metrics["model/unexplained"]) > 0.1
 
 
+@pytest.mark.thorough
 def test_a_norm_bound_plans_with_the_projected_mean():
     """fₙ in the features of the pivots against the QCQP in the coefficients of all data (theory.projected_mean)."""
     gp = learner(fit_steps=0, noise_std=0.3, tolerance=1e-8, norm_bound=1.5)

@@ -202,6 +202,7 @@ def test_networks_decay_and_noise_does_not(rate, decay):
     np.testing.assert_allclose(np.asarray(noise), [-rate], rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_without_a_simulator_the_units_are_those_of_the_data():
     data, coordinates = replay_of(wave(30)), Differences(2, 1)
     rows = Rows.of(data, coordinates, 5)

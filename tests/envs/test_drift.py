@@ -48,6 +48,7 @@ def test_half_the_torque_and_twice_the_mass_halve_what_the_motor_does(options):
     np.testing.assert_allclose(speeds, np.array([1.0, 0.5]) * POWER, rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_the_car_has_less_force_or_more_mass():
     speeds = {}
     for kind, factor in (("none", 0.5), ("torque", 0.5), ("mass", 2.0)):

@@ -84,6 +84,7 @@ def test_reward_of_the_goal_pose():
     assert len(DOWNSTREAM) == 3 and world.optimal_average() is None
 
 
+@pytest.mark.thorough
 def test_idle_returns():
     """The mean over starts, noise included; 2 %."""
     world = RCCar()

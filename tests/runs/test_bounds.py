@@ -52,6 +52,7 @@ def test_bad_input_is_one_sentence(run, options, sentence, capsys):
     assert code == 2 and sentence in err and err.count("\n") == 1 and out == ""
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_predicts_the_same(run, tmp_path, capsys):
     other = tmp_path / "run"
     main([*TRAIN, "--episodes", "1", "--record-bounds", "--out", str(other)])

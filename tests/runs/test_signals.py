@@ -184,6 +184,7 @@ def test_runs_of_another_thread_and_an_evaluation_that_was_broken_off(tmp_path):
     assert reproducible_rows(folders[1].path) == rows[:2]
 
 
+@pytest.mark.thorough
 def test_a_report_whose_metrics_are_not_written_yet_is_not_lost(tmp_path):
     """Stopped at once in between; of a checkpoint without its metrics, or of metrics without it, there is none."""
     trained = small(seeds=1)

@@ -99,6 +99,7 @@ def test_with_the_word_it_is_imported(stranger, word):
 SRC = {"PYTHONPATH": os.path.dirname(os.path.dirname(sombrl.__file__))}
 
 
+@pytest.mark.thorough
 def test_modules_in_the_current_folder_shadow_nothing(trained, tmp_path):
     """A stranger's folder may hold a file with the name of a package that a command imports late."""
     for name in ("tensorboardX", "PIL", "pygame", "shimmy", "dm_control"):

@@ -111,6 +111,7 @@ def iterations(run: Path) -> int:
     return len(path.read_text().splitlines()) // 4 if path.exists() else 0
 
 
+@pytest.mark.thorough
 def test_a_worker_and_later_the_parent_are_killed(long_reference, tmp_path):
     """The worker goes on by itself; without the parent the workers end, and resume continues each part."""
     run = tmp_path / "run"

@@ -36,7 +36,10 @@ def evolution(monkeypatch):
     monkeypatch.setitem(ALGORITHMS, "evolution", EVOLUTION)
 
 
-@pytest.fixture(params=TRAINERS)
+SEVERAL = [pytest.param(name, marks=pytest.mark.thorough if name == "non-episodic" else ()) for name in TRAINERS]
+
+
+@pytest.fixture(params=SEVERAL)
 def make(request):
     return TRAINERS[request.param]
 

@@ -242,6 +242,7 @@ def test_what_is_no_bound_is_refused(agent, asked, sentence):
         agent.bounds(**asked)
 
 
+@pytest.mark.thorough
 def test_agents_without_bounds_say_so(tmp_path):
     with pytest.raises(SombrlError, match="train first"):
         small().bounds()

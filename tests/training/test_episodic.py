@@ -45,7 +45,7 @@ def test_a_seed_does_not_depend_on_its_neighbours():
     assert not np.array_equal(actions[0], actions[1])
 
 
-@pytest.mark.parametrize("env", ["pendulum", "Pendulum-v1"])
+@pytest.mark.parametrize("env", ["pendulum", pytest.param("Pendulum-v1", marks=pytest.mark.thorough)])
 def test_resume_is_exact(env, tmp_path):
     whole = small(env, seeds=2).learn(18)
     half = small(env, seeds=2).learn(12)

@@ -211,6 +211,7 @@ def test_what_is_stored_is_what_was_recorded(data):
         np.testing.assert_array_equal(np.asarray(getattr(stored, name)[0]), given[name])
 
 
+@pytest.mark.thorough
 def test_rollouts_end_where_the_model_is_unsure():
     """With the median as a limit about half of the first steps count, and none of them is beyond it."""
     agent = mbpo(explore="greedy")
@@ -267,6 +268,7 @@ def test_a_run_goes_on_with_what_another_has_learned(run, data, tmp_path):
     same(arrays(fresh), arrays(mbpo(decisions=40)))
 
 
+@pytest.mark.thorough
 def test_a_planner_goes_on_as_well(tmp_path):
     before = small(explore="greedy").learn(12)
     before.save(tmp_path / "run")

@@ -46,6 +46,7 @@ def test_no_bonus_weight_is_mbpo_mean():
     assert np.asarray(greedy.state.replay.data.action).std() > 0.1
 
 
+@pytest.mark.thorough
 def test_one_member_is_its_own_mean():
     one = {"members": 1, "noise_floor": 1e-12}
     pets, mean = (agent(explore=explore, ensemble=one).learn(40) for explore in ("pets", "greedy"))
@@ -184,6 +185,7 @@ def test_a_ready_environment_that_cannot_be_put_back_stops_training():
     assert alone.shape == (2,) and batch.shape == (3, 2)
 
 
+@pytest.mark.thorough
 def test_workers_evaluate_too_and_stay_for_the_next_time():
     apart, beside = agent(env_workers=2), agent()
     first, evaluators = apart.evaluate(1), apart.trainer._evaluators
@@ -192,6 +194,7 @@ def test_workers_evaluate_too_and_stay_for_the_next_time():
     assert len(evaluators._workers) == min(2, len(apart.seeds))
 
 
+@pytest.mark.thorough
 def test_what_is_evaluated_is_the_trained_policy():
     untrained, trained = agent("sac", seeds=2), agent("sac", seeds=2).learn(60)
     assert not np.any(untrained.evaluate(1) == trained.evaluate(1))
@@ -211,6 +214,7 @@ def test_the_model_free_ones_run(algorithm):
     assert action.shape == (1,) and abs(action[0]) <= 2.0
 
 
+@pytest.mark.thorough
 def test_the_ensemble_is_planned_with_too():
     icem = {"num_samples": 12, "num_elites": 3, "iterations": 2, "horizon": 4, "particles": 2}
     planned = make(
@@ -257,6 +261,7 @@ class Paid(gymnasium.Env):
         return np.zeros(2, np.float32), self.amount, False, False, {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("amount", "warned"), [(1e5, True), (-1.0, False)])
 def test_rewards_too_large_to_learn_from(amount, warned):
     """A sentence with the numbers in it."""

@@ -29,6 +29,7 @@ def without():
     return agent("sac").learn(40)
 
 
+@pytest.mark.thorough
 def test_an_agent_that_was_trained_without_plans_can_act_by_them(without):
     policy, _ = without.predict(OBS)
     np.testing.assert_array_equal(without.predict(OBS, plan="none")[0], policy)
@@ -39,6 +40,7 @@ def test_an_agent_that_was_trained_without_plans_can_act_by_them(without):
     assert without.trainer.plan == "none"
 
 
+@pytest.mark.thorough
 def test_eval_says_how_it_acted(without, tmp_path, capsys):
     run = tmp_path / "run"
     without.save(run)

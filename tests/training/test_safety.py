@@ -55,6 +55,7 @@ class Known(Corridor):
     cost_function = RightOf()
 
 
+@pytest.mark.thorough
 def test_a_budget_without_end_only_counts():
     """Bit for bit the run without a cost, and the count is that of the replay."""
     plain = small(seeds=2, explore="optimistic", **LIMITED).learn(18)
@@ -92,6 +93,7 @@ def smooth(rows: Transition):
     return 1.0 + jnp.tanh(rows.obs[:, 0] + 0.5 * rows.action[:, 0])
 
 
+@pytest.mark.thorough
 def test_a_gp_learns_the_cost_as_the_function_is():
     """Beside the dynamics, which stay what they are without it; and σ says how far off it is."""
     train, test = wave(100, seed=3), wave(40, seed=4)
@@ -154,6 +156,7 @@ def test_a_known_function_is_not_learned():
     assert agent.learn(8).state.learner.function.mean_weights.shape[1] == 1 + 2  # the state, reward and end
 
 
+@pytest.mark.thorough
 def test_the_end_of_a_task_can_be_what_costs():
     agent = small(Corridor, seeds=2, episode_length=8, reward="learned", safety={"budget": 0.5, "cost": "termination"})
     agent.learn(24)

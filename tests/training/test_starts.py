@@ -49,6 +49,7 @@ def test_gp_icem_begins_with_one_and_the_others_with_none():
         make("dreamer", "Pendulum-v1", random_episodes=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["sac", "mbpo"])
 def test_learners_of_policies_begin_at_random_too(algorithm):
     nets = {"hidden": (8, 8), "batch_size": 8}

@@ -334,7 +334,7 @@ def GPICEM(
             length.
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
-            them, and 0 is no cap.
+            them; 0: any number.
         update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
             bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
         update_threshold: Non-episodic: the C of that rule, in normalised units.
@@ -402,6 +402,9 @@ def GPICEM(
         value: The value beyond the horizon of a planner.
         replay_window: Learn from the last so many transitions alone, for a world that drifts (SW-OMBRL).
         safety: A cost beside the reward, and how much of it is allowed. Off unless there is a budget.
+
+    Example:
+        agent = sombrl.GPICEM("MountainCarContinuous-v0", action_repeat=5, episode_length=40).learn(400)
     """
     ...
 
@@ -504,7 +507,7 @@ def MBPO(
             length.
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
-            them, and 0 is no cap.
+            them; 0: any number.
         update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
             bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
         update_threshold: Non-episodic: the C of that rule, in normalised units.
@@ -570,6 +573,9 @@ def MBPO(
         plan: Short plans around a policy. The defaults cost about two updates of a small SAC.
         replay_window: Learn from the last so many transitions alone, for a world that drifts (SW-OMBRL).
         safety: A cost beside the reward, and how much of it is allowed. Off unless there is a budget.
+
+    Example:
+        agent = sombrl.MBPO("dmc:walker-run", seeds=5, sac={"batch_size": 128}).learn(50_000)
     """
     ...
 
@@ -630,7 +636,7 @@ def SAC(
             length.
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
-            them, and 0 is no cap.
+            them; 0: any number.
         update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
             bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
         update_threshold: Non-episodic: the C of that rule, in normalised units.
@@ -649,6 +655,9 @@ def SAC(
         explore: See `sombrl list explorations`.
         capacity: Transitions kept per seed; the oldest are overwritten.
         sac: Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC.
+
+    Example:
+        agent = sombrl.SAC("Pendulum-v1", preset="strong").learn(5_000)
     """
     ...
 
@@ -722,7 +731,7 @@ def MaxInfoSAC(
             length.
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
-            them, and 0 is no cap.
+            them; 0: any number.
         update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
             bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
         update_threshold: Non-episodic: the C of that rule, in normalised units.
@@ -767,6 +776,9 @@ def MaxInfoSAC(
         ensemble: The ensemble. The defaults are those of the authors' MBPO; noise is in units of normalised
             data.
         sac: Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC.
+
+    Example:
+        agent = sombrl.MaxInfoSAC("MountainCarContinuous-v0").learn(25_000)
     """
     ...
 
@@ -861,7 +873,7 @@ def SimFSVGD(
             length.
         horizon_floor: Discounted: the shortest of the growing episodes (T(1) would be 0).
         update_every: Non-episodic: decisions between updates of the model; for the other rules the most of
-            them, and 0 is no cap.
+            them; 0: any number.
         update_rule: Non-episodic: update every update_every decisions; once the model would have learned one
             bit (the proofs); or once the sum of ‖σ‖ exceeds update_threshold (the paper's main text).
         update_threshold: Non-episodic: the C of that rule, in normalised units.
@@ -926,6 +938,9 @@ def SimFSVGD(
         system: How a simulator's parameters are fitted.
         search: Soft actor-critic in the model.
         sac: Soft actor-critic. The defaults are MBPO's; `MODEL_FREE` has those of SAC and MaxInfoSAC.
+
+    Example:
+        agent = sombrl.SimFSVGD("rc-car", frame="body", bonus_weight=0.1).learn(1_000)
     """
     ...
 
@@ -1054,5 +1069,8 @@ def Dreamer(
             eval/zero_shot.
         precision: What networks compute in (losses and returns are float32 always); auto: bfloat16 on an
             accelerator.
+
+    Example:
+        agent = sombrl.Dreamer("dmc-vision:cartpole-swingup", explore="greedy", size="1m").learn(5_000)
     """
     ...

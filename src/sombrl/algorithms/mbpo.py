@@ -121,6 +121,11 @@ def build(config: MBPOConfig, envs: AbstractEnvs, setting: Setting) -> Parts:
         )
     safety = config.safety.build(envs, setting, config.explore)
     sac = SAC(spec.obs_dim, tuned(config.sac, config.explore))
+    if config.explore.schedule == "decoupled" and config.explore.explore == "pessimistic":
+        raise SombrlError(
+            "--schedule decoupled has a policy for the bonus, and pessimism pays none: use --schedule constant or "
+            "calibrated."
+        )
     decoupled = config.explore.schedule == "decoupled" and config.explore.explore == "optimistic"
     if decoupled and config.controller != "sac":
         raise SombrlError("--schedule decoupled learns two policies and acts by them alone: use --controller sac.")

@@ -42,7 +42,7 @@ class RunConfig(Configuration):
     horizon_floor: Annotated[int, Ge(1)] = 10
     """Discounted: the shortest of the growing episodes (T(1) would be 0)."""
     update_every: Annotated[int, Ge(0)] = 10
-    """Non-episodic: decisions between updates of the model; for the other rules the most of them, and 0 is no cap."""
+    """Non-episodic: decisions between updates of the model; for the other rules the most of them; 0: any number."""
     update_rule: UpdateRule = "fixed"
     """Non-episodic: update every update_every decisions; once the model would have learned one bit (the proofs); or
     once the sum of ‖σ‖ exceeds update_threshold (the paper's main text)."""

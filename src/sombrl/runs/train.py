@@ -244,7 +244,7 @@ def check_every(checkpoint_every: int | None) -> None:
 
 
 def _record(run: Run, report: Report, sinks: Sequence[Sink], signals: Signals, *, due: bool) -> None:
-    """Write what an iteration has brought: metrics, an evaluation and a checkpoint where they are due."""
+    """Record one iteration: metrics, an evaluation and a checkpoint where they are due."""
     agent, new = run.agent, run.agent.rows(report)
     if not run.warned and (warning := reward_warning(report, agent.envs.spec)):
         print(f"sombrl: {warning}", file=sys.stderr)

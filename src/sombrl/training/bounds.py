@@ -124,7 +124,7 @@ def _known(value: Any) -> bool:
 
 
 def require_factor(factor: float | None, theory: bool, calibrated: float | None) -> None:
-    """Refuse what is no factor, and more than one way to choose it."""
+    """Refuse what is not a factor, and more than one way to choose it."""
     if (factor is not None) + theory + (calibrated is not None) > 1:
         raise SombrlError("factor, theory and calibrated are three ways to choose λ: give one of them.")
     if factor is not None and not (factor > 0 and math.isfinite(factor)):

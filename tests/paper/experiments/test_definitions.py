@@ -121,6 +121,7 @@ def test_every_cell_makes_an_agent(name, scale, shared_envs):
             build(cell)
 
 
+@pytest.mark.thorough
 def test_environments_exist():
     for env in {cell.run.env for scale in SCALES for cell in train_cells(scale)}:
         if env.startswith("atari:"):
@@ -170,6 +171,7 @@ def test_functions_keep_the_names_that_folders_on_disk_have():
     }
 
 
+@pytest.mark.thorough
 @everywhere
 def test_methods_have_their_own_numbers_and_no_others(scale):
     cells = train_cells(scale)

@@ -74,6 +74,7 @@ def test_results(reference):
     assert "[2/3] pendulum/run … done in" in printed and "1 left" in printed and "smoke.csv" in printed
 
 
+@pytest.mark.thorough
 def test_killed_and_run_again(reference, environment, tmp_path):
     process = start(tmp_path, environment)
     cell = tmp_path / "runs" / "toy-smoke" / "pendulum" / "run"

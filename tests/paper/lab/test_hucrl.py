@@ -36,6 +36,7 @@ def chosen(chooser, setting, factor, true, basis, evidence):
     return chooser(setting, WORLD, true, jnp.ones(()), basis, method, evidence, key=jr.key(0))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 def test_without_its_intervals_it_is_greedy(setting, x64):
     true, basis, evidence = known(0)

@@ -56,6 +56,7 @@ def test_the_class_holds_every_constant_policy_and_is_lipschitz(x64):
     assert np.abs(np.diff(actions, axis=1)).max() <= LIPSCHITZ * grid.spacing + 1e-12
 
 
+@pytest.mark.thorough
 def test_regret_bounds_and_the_lemma_along_a_run():
     methods = {"sombrl-theory": (1.0, False), "greedy": (0.0, False), "hucrl-theory": (1.0, True)}
     rows = lipschitz_regret(

@@ -123,6 +123,7 @@ def test_the_bound_holds_for_bad_plans_and_closes_for_the_best(method):
     assert 0 <= linear_bound(chain, mdp, chain.start, optimum.plan) < 1e-3 * gain
 
 
+@pytest.mark.thorough
 def test_the_objective_of_sombrl_is_concave_where_that_is_claimed():
     chain = Masses(2, 1, seed=0)  # the least norm of σ, so the least concave of them all
     mdp = imagined(chain, STRATEGIES["optimistic"]())

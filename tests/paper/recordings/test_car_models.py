@@ -36,6 +36,7 @@ def log(tmp_path_factory):
     return read_recording(save(tmp_path_factory.mktemp("car") / "a.npz", drive(90))).log()
 
 
+@pytest.mark.thorough
 def test_particles_have_the_density_of_their_learner(log, key):
     learner = ParticleLearner(FRAME, ParticleConfig(particles=3, hidden=(8,)), statistics=statistics_of(FRAME, log))
     state = learner.init(key=key)
@@ -46,6 +47,7 @@ def test_particles_have_the_density_of_their_learner(log, key):
     assert float(mixture.log_density(y)) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.thorough
 def test_the_simulator_that_made_the_data_is_off_by_their_noise(log):
     """Both ends of a step are measured: between one and √2 of the published noise, and a little of the others'."""
     wrong = {d: simulated_car(log, CarSimulator("high", 2, coordinates=FRAME, delay=d), FRAME).std for d in (0, 3)}
@@ -96,6 +98,7 @@ class Counting(AbstractLearner):
         return None
 
 
+@pytest.mark.thorough
 def test_the_best_of_all_calls_is_kept_and_patience_ends_the_search(log, key):
     """The std falls by half with every call; the likelihood is best where it is that of the data."""
     data_std = np.sqrt(np.mean(regression(FRAME, log.split(0.2)[1])[1] ** 2, axis=0))
@@ -123,6 +126,7 @@ def test_held_out_rows_are_not_trained_on(log, key):
     assert seen[-1] == len(log) - np.ceil(0.2 * len(log))
 
 
+@pytest.mark.thorough
 def test_an_ensemble_of_the_recorded_car_learns(log):
     """After 300 to 900 steps the change is predicted better than by its mean: RMSE per output well below its std."""
     sizes = {"members": 2, "hidden": (16,), "batch_size": 32, "steps_per_fit": 300, "learning_rate": 1e-2}

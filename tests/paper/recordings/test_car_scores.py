@@ -124,6 +124,7 @@ def test_calibration_error():
     assert calibration_error(below) == pytest.approx(np.mean(np.abs(kept - promised)), abs=1e-3)
 
 
+@pytest.mark.thorough
 def test_driving_blind_with_the_true_car_goes_where_it_went(log):
     """The delay is in the stack: the truth stays within the noise of the measured start; a car of other tyres does not.
 
