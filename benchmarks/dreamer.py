@@ -46,6 +46,12 @@ KINDS = {
     "vision": Kind(Part("image", (64, 64, 3), "image"), 6, "dmc-vision:walker-walk"),
 }
 STRATEGIES = ("greedy", "optimistic")
+EXPLORE = {name: DreamerExplore(explore=name) for name in STRATEGIES} | {
+    "published": DreamerExplore(hidden=(512, 512)),
+    "deter": DreamerExplore(ensemble_target="deter"),
+    "scaled": DreamerExplore(bonus_scale="scale"),
+}
+"""What is timed: both strategies; with the published ensemble, whatever the size; and two readings of σ."""
 BATCH, TIME = 16, 64
 
 
@@ -69,14 +75,15 @@ def batch(dreamer: Dreamer, kind: Kind, seeds: int) -> Sequences:
         deter=jnp.zeros((seeds, BATCH, dreamer.size.deter), jnp.float32),
         stoch=jnp.zeros((seeds, BATCH, dreamer.size.latents), jnp.int32),
         new=jnp.zeros((seeds, BATCH), bool),
+        positions=jnp.zeros((seeds, BATCH, 2), jnp.int32),
     )
 
 
 class Updates:
     """One strategy's training on the same batch again and again."""
 
-    def __init__(self, kind: Kind, explore: str, size: str, seeds: int, precision: Any):
-        config = DreamerConfig(size=size, precision=precision, explore=DreamerExplore(explore=explore))
+    def __init__(self, kind: Kind, explore: str, size: str, seeds: int, precision: Any, last: int | None = None):
+        config = DreamerConfig(size=size, precision=precision, explore=EXPLORE[explore], imagine_last=last)
         dreamer = Dreamer(config, (kind.part,), kind.action_dim, False)
         keys = jr.key_data(jr.split(jr.key(1), seeds))
         self._batch = batch(dreamer, kind, seeds)
@@ -143,7 +150,10 @@ def bench_updates(
         for strategy, run in strategies.items():
             cells = row(run.blocks, updates) | {"compile_s": run.compile_s}
             rows[f"{name} · {strategy} · {seeds}"] = cells | {"updates_per_s": 1e3 * seeds / cells["min_ms"]}
-        costs[f"{name} · {seeds}"] = ratio(strategies["optimistic"].blocks, strategies["greedy"].blocks)
+        for strategy in strategies:
+            if strategy != "greedy" and "greedy" in strategies:
+                where = f"{name} · {seeds}" if strategy == "optimistic" else f"{name} · {strategy} · {seeds}"
+                costs[where] = ratio(strategies[strategy].blocks, strategies["greedy"].blocks)
     return rows, costs
 
 
@@ -156,6 +166,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--precision", choices=("auto", "bfloat16", "float32"), default="auto")
     parser.add_argument("--updates", type=int, default=3, help="per block")
     parser.add_argument("--rounds", type=int, default=3, help="blocks of each strategy, in turn")
+    parser.add_argument("--explore", nargs="+", choices=EXPLORE, default=list(STRATEGIES), help="what updates to time")
+    parser.add_argument("--imagine-last", type=int, help="records of a sequence to imagine from; default: all")
     parser.add_argument("--loop", type=int, default=0, help="decisions of the measured part of training; 0: none")
     parser.add_argument("--env-workers", type=int, default=0)
     parser.add_argument("--lock", type=Path, help="a file that other benchmarks hold while they measure")
@@ -167,7 +179,9 @@ def main() -> None:
     """Measure, print, and write JSON."""
     args = parse()
     runs = {
-        (name, seeds): {s: Updates(KINDS[name], s, args.size, seeds, args.precision) for s in STRATEGIES}
+        (name, seeds): {
+            s: Updates(KINDS[name], s, args.size, seeds, args.precision, args.imagine_last) for s in args.explore
+        }
         for name, seeds in itertools.product(args.kinds, args.seeds)
     }
     ready = {

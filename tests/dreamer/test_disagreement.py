@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 
-from sombrl.dreamer.disagreement import BonusWeight, LatentEnsemble
+from sombrl.dreamer.disagreement import BonusWeight, LatentEnsemble, bootstrap_shares
 from sombrl.dreamer.laprop import laprop
 from sombrl.records import SombrlError
 
@@ -224,3 +224,33 @@ def test_the_weight_stays_within_bounds_and_can_come_back():
 def test_a_weight_that_has_no_logarithm_is_refused(weight):
     with pytest.raises(SombrlError, match="must start positive"):
         BonusWeight(weight)
+
+
+# ---------------------------------------------------------------------------------------- records of a member's own
+
+
+def test_shares_weigh_the_error_of_each_member():
+    features, actions, targets, first = sequence()
+    shares = np.random.default_rng(0).uniform(size=(TIME, MEMBERS))
+    total = 0.0
+    for t in (0, 1, 3):
+        errors = by_hand(features[t], actions[t]) - np.asarray(targets[t + 1], np.float64)
+        total += np.sum(shares[t + 1] * np.sum(errors**2, axis=1))
+    found = ensemble().loss(features, actions, targets, first, f32(shares))
+    np.testing.assert_allclose(found, total / 4, rtol=1e-4)
+    whole = ensemble().loss(features, actions, targets, first, jnp.ones((TIME, MEMBERS), jnp.float32))
+    np.testing.assert_allclose(whole, loss(ensemble(), features, actions, targets, first), rtol=1e-6)
+
+
+def test_a_record_is_a_members_own_in_every_window():
+    def shares(stream, start, share=0.5):
+        return np.asarray(bootstrap_shares(jnp.int32(stream), jnp.int32(start), 400, 5, share))
+
+    drawn = shares(1, 10)
+    np.testing.assert_array_equal(drawn[7:], shares(1, 17)[:-7])
+    assert set(np.unique(drawn)) == {0.0, 2.0}
+    np.testing.assert_allclose(drawn.mean(axis=0), 1.0, atol=4 / np.sqrt(400))
+    correlated = np.corrcoef(drawn, rowvar=False)[~np.eye(5, dtype=bool)]
+    assert np.abs(correlated).max() < 4 / np.sqrt(400), "members draw on their own"
+    assert (drawn != shares(2, 10)).any()
+    assert (shares(1, 10, 1.0) == 1.0).all()

@@ -14,6 +14,7 @@ from sombrl.dreamer.actor_critic import imagine, judge, policy_loss, replay_valu
 from sombrl.dreamer.config import DreamerConfig, DreamerExplore
 from sombrl.dreamer.dreamer import Dreamer, Sequences
 from sombrl.dreamer.rssm import Latent
+from sombrl.dreamer.sizes import SIZES
 from sombrl.envs.layout import Part
 from sombrl.errors import SombrlError
 
@@ -42,6 +43,7 @@ def sequences(agent: Dreamer, seed: int = 0) -> Sequences:
         deter=jnp.zeros((BATCH, agent.size.deter), jnp.float32),
         stoch=jnp.zeros((BATCH, agent.size.latents), jnp.int32),
         new=jnp.arange(BATCH) == 0,
+        positions=jnp.asarray([[0, 3], [1, 8]], jnp.int32),
     )
 
 
@@ -225,3 +227,87 @@ def test_the_protocols():
     head = DreamerConfig(protocol="head")
     assert (head.resolved(images=True).ratio, head.resolved(images=False).ratio) == (256, 1024)
     assert (head.resolved(images=True).cnn, head.resolved(images=True).size) == ("head", "12m")
+
+
+# ------------------------------------------------------------------------------------------------------ what σ is
+
+
+def test_the_ensemble_is_as_wide_as_the_size_says():
+    """512 x 512 as published from 12m on; an explicit width holds for every size."""
+    explore = DreamerExplore()
+    assert {name: explore.widths(size) for name, size in SIZES.items() if name in ("tiny", "1m")} == {
+        "tiny": (16, 16),
+        "1m": (64, 64),
+    }
+    assert all(explore.widths(size) == (512, 512) for name, size in SIZES.items() if name not in ("tiny", "1m"))
+    assert DreamerExplore(hidden=(7,)).widths(SIZES["tiny"]) == (7,)
+
+
+def everything_else(state) -> list[np.ndarray]:
+    return leaves(eqx.tree_at(lambda n: n.ensemble, state.networks, None))
+
+
+def equal(ours, theirs):
+    for a, b in zip(everything_else(ours), everything_else(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.thorough
+def test_what_the_ensemble_learns_changes_nothing_else():
+    """Without weight: another target, records of each member's own, and a learning rate of 0."""
+    other = dataclasses.replace(STILL, ensemble_target="deter", bootstrap=0.5, ensemble_lr=0.0)
+    agent, state, *_ = trained(other)
+    equal(state, trained(STILL)[1])
+    start = agent.init(key=jr.key(1)).networks.ensemble
+    assert start.members.output.bias.shape == (2, agent.size.deter)
+    for a, b in zip(leaves(start), leaves(state.networks.ensemble), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.thorough
+def test_a_scaled_bonus_is_that_of_a_weight_divided_by_the_std():
+    """The first update: σ/std with λ is σ with λ/std; std is that of σ under the policy and its EMA copy."""
+    scaled = dataclasses.replace(STILL, bonus_weight=0.5, bonus_scale="scale", bonus_floor=1e-6)
+    agent, learn = learner(scaled)
+    state, _, metrics = learn(agent.init(key=jr.key(1)), sequences(agent), jr.key(3))
+    std = float(metrics["explore/bonus_std"])
+    assert 0 < std < float(metrics["explore/imagined_std"])
+    assert float(state.statistics.count) == 2 * BATCH * TIME
+    plain, learn = learner(dataclasses.replace(STILL, bonus_weight=0.5 / std))
+    same, _, expected = learn(plain.init(key=jr.key(1)), sequences(plain), jr.key(3))
+    for name in ("explore/bonus_share", "loss/policy", "loss/value", "loss/replay_value", "explore/imagined_std"):
+        np.testing.assert_allclose(metrics[name], expected[name], rtol=1e-4, err_msg=name)
+    equal(state, same)
+    np.testing.assert_allclose(metrics["explore/bonus_gap"], expected["explore/bonus_gap"] / std, rtol=1e-3)
+
+
+@pytest.mark.thorough
+def test_imagining_from_all_records_at_the_end_is_imagining_from_all():
+    agent = dreamer(STILL, imagine_last=TIME)
+    learn = jax.jit(lambda state, batch, key: agent.learn(state, batch, key=key))
+    ours, _, _ = learn(agent.init(key=jr.key(1)), sequences(agent), jr.key(3))
+    theirs, _, _ = learner(STILL)[1](agent.init(key=jr.key(1)), sequences(agent), jr.key(3))
+    equal(ours, theirs)
+
+
+@pytest.mark.thorough
+def test_imagining_from_the_last_records_alone():
+    """Losses on the records are those of the last two: the replay's value has one pair, not four."""
+    agent = dreamer(STILL, imagine_last=2)
+    learn = jax.jit(lambda state, batch, key: agent.learn(state, batch, key=key))
+    state, batch = trained(STILL)[1], sequences(agent)  # heads that are 0 at first have learned something
+    early, late = batch.reward.at[:, :-1].add(5.0), batch.reward.at[:, -1].add(5.0)
+    before, early, late = (
+        learn(state, eqx.tree_at(lambda b: b.reward, batch, reward), jr.key(3))[2]
+        for reward in (batch.reward, early, late)
+    )
+    np.testing.assert_array_equal(before["loss/replay_value"], early["loss/replay_value"])
+    assert before["loss/reward"] != early["loss/reward"]
+    assert before["loss/replay_value"] != late["loss/replay_value"]
+
+
+def test_impossible_options_of_sigma_are_refused():
+    with pytest.raises(SombrlError, match="--imagine-last 9 is more than the 5 records"):
+        dreamer(imagine_last=9)
+    with pytest.raises(SombrlError, match="--learning-rate"):
+        dreamer(dataclasses.replace(SMALL, ensemble_lr=1e-3), learning_rate=0.0)

@@ -972,7 +972,13 @@ def Dreamer(
     bonus_weight_decay: float = 0.001,
     sigma: Literal["mean-std", "norm", "variance", "log"] = "mean-std",
     members: int = 5,
-    hidden: Sequence[int] = (512, 512),
+    hidden: Sequence[int] | None = None,
+    ensemble_target: Literal["stoch", "deter", "embedding"] = "stoch",
+    bootstrap: float = 1.0,
+    ensemble_lr: float | None = None,
+    bonus_scale: Literal["z-score", "scale", "none"] = "none",
+    bonus_memory: int = 1000000,
+    bonus_floor: float = 0.0001,
     protocol: Literal["paper", "head"] = "paper",
     size: Literal["tiny", "1m", "12m", "25m", "50m", "100m", "200m", "400m"] | None = None,
     ratio: float | None = None,
@@ -981,6 +987,7 @@ def Dreamer(
     batch_size: int = 16,
     batch_length: int = 64,
     horizon: int = 15,
+    imagine_last: int | None = None,
     capacity: int = 1000000,
     learning_rate: float = 4e-05,
     warmup: int = 1000,
@@ -1025,7 +1032,18 @@ def Dreamer(
         sigma: σ from the members' spread: its mean over the latents; its norm (the paper, to the letter); the
             mean variance; or the logarithm of the mean, which is negative.
         members: Networks of the ensemble.
-        hidden: Widths of their hidden layers.
+        hidden: Widths of their hidden layers; default: two as wide as the size says, 512 (published) from 12m
+            on, 64 at 1m.
+        ensemble_target: What they predict of the next record: the sampled latents; the recurrent state, which
+            has no chance in it; or the encoder's features (Plan2Explore).
+        bootstrap: Share of the records that each network learns from, always the same ones, drawn for each
+            network; 1: all.
+        ensemble_lr: Learning rate of the ensemble; default: --learning-rate.
+        bonus_scale: σ as it is; divided by its running std (scale), so that λ has the unit of a reward whatever
+            σ has shrunk to; or its running mean subtracted too (z-score), which can pay to end early.
+        bonus_memory: Values of σ that the running mean and std reach back, about: two per record of a batch,
+            2048 per update.
+        bonus_floor: The least std that σ is divided by.
         protocol: Defaults of size, ratio, cnn and the action repeat on dmc: those of the published scores (12m,
             512, paper, 2), or those of the authors' newest code, with their 12m model (256 with images, 1024
             without; head; 1).
@@ -1037,6 +1055,8 @@ def Dreamer(
         batch_size: Sequences per update.
         batch_length: Records of each.
         horizon: Decisions of an imagined trajectory; one starts at every record of a batch.
+        imagine_last: Imagine from so many records at the end of every sequence only, and learn the value on
+            these; None: from all.
         capacity: Records kept per seed, in the machine's memory (published: 5 million).
         learning_rate: Of everything but λ (LaProp).
         warmup: Updates over which it climbs from 0.

@@ -8,9 +8,10 @@ from annotated_types import Ge, Gt, Interval
 
 from sombrl.config.check import Configuration
 from sombrl.config.kinds import Advice, OneOf
-from sombrl.dreamer.disagreement import SigmaName
+from sombrl.controllers.sac_losses import COUNT_CAP, BonusScale
+from sombrl.dreamer.disagreement import SigmaName, TargetName
 from sombrl.dreamer.encoder import CnnName
-from sombrl.dreamer.sizes import SIZES
+from sombrl.dreamer.sizes import SIZES, Size
 from sombrl.records import SombrlError
 
 REPRESENTATION_SCALE, REPLAY_VALUE_SCALE = 0.1, 0.3  # of these losses; all others count once
@@ -36,8 +37,22 @@ class DreamerExplore(Configuration):
     the logarithm of the mean, which is negative."""
     members: Annotated[int, Ge(2), Advice("one network cannot disagree")] = 5
     """Networks of the ensemble."""
-    hidden: tuple[Annotated[int, Ge(1)], ...] = (512, 512)
-    """Widths of their hidden layers."""
+    hidden: tuple[Annotated[int, Ge(1)], ...] | None = None
+    """Widths of their hidden layers; default: two as wide as the size says, 512 (published) from 12m on, 64 at 1m."""
+    ensemble_target: TargetName = "stoch"
+    """What they predict of the next record: the sampled latents; the recurrent state, which has no chance in it; or the
+    encoder's features (Plan2Explore)."""
+    bootstrap: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    """Share of the records that each network learns from, always the same ones, drawn for each network; 1: all."""
+    ensemble_lr: Annotated[float, Ge(0)] | None = None
+    """Learning rate of the ensemble; default: --learning-rate."""
+    bonus_scale: BonusScale = "none"
+    """σ as it is; divided by its running std (scale), so that λ has the unit of a reward whatever σ has shrunk to; or
+    its running mean subtracted too (z-score), which can pay to end early."""
+    bonus_memory: Annotated[int, Ge(1)] = COUNT_CAP
+    """Values of σ that the running mean and std reach back, about: two per record of a batch, 2048 per update."""
+    bonus_floor: Annotated[float, Gt(0)] = 1e-4
+    """The least std that σ is divided by."""
 
     def refuse_combinations(self) -> None:
         """A λ of 0 stays 0 however it is tuned."""
@@ -48,6 +63,15 @@ class DreamerExplore(Configuration):
     def curious(self) -> bool:
         """Whether there is an ensemble."""
         return self.explore != "greedy"
+
+    @property
+    def scaled(self) -> bool:
+        """Whether σ is divided by its running std."""
+        return self.curious and self.bonus_scale != "none"
+
+    def widths(self, size: Size) -> tuple[int, ...]:
+        """Of the ensemble's hidden layers."""
+        return (size.ensemble, size.ensemble) if self.hidden is None else tuple(self.hidden)
 
     @property
     def tuned(self) -> bool:
@@ -77,6 +101,8 @@ class DreamerConfig(Configuration):
     """Records of each."""
     horizon: Annotated[int, Ge(1)] = 15
     """Decisions of an imagined trajectory; one starts at every record of a batch."""
+    imagine_last: Annotated[int, Ge(1)] | None = None
+    """Imagine from so many records at the end of every sequence only, and learn the value on these; None: from all."""
     capacity: Annotated[int, Ge(1)] = 1_000_000
     """Records kept per seed, in the machine's memory (published: 5 million)."""
     learning_rate: Annotated[float, Ge(0)] = 4e-5
@@ -96,6 +122,12 @@ class DreamerConfig(Configuration):
 
     def refuse_combinations(self) -> None:
         """Updates before the first decision need records, and the replay needs room for a sequence."""
+        if self.explore.ensemble_lr is not None and self.learning_rate == 0:
+            raise SombrlError("--ensemble-lr is a multiple of --learning-rate inside: that must be above 0.")
+        if self.imagine_last is not None and self.imagine_last > self.batch_length:
+            raise SombrlError(
+                f"--imagine-last {self.imagine_last} is more than the {self.batch_length} records of --batch-length."
+            )
         if self.start_updates and self.start_from is None:
             raise SombrlError("--start-updates are made on the records of another run: name it with --start-from.")
         if self.capacity < self.envs * (self.batch_length + 1):
@@ -103,6 +135,12 @@ class DreamerConfig(Configuration):
                 f"--capacity must hold a sequence of every environment, {self.envs * (self.batch_length + 1)} records, "
                 f"not {self.capacity}: raise it, or lower --envs or --batch-length."
             )
+
+    @property
+    def ensemble_widths(self) -> tuple[int, ...]:
+        """The ensemble's hidden layers; the published ones where there is no ensemble."""
+        size = self.resolved(images=False).size or ""
+        return self.explore.widths(SIZES[size if self.explore.curious else "12m"])
 
     def resolved(self, images: bool) -> "DreamerConfig":
         """With the protocol's defaults filled in."""

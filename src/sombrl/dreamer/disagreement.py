@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from sombrl.controllers.sac_losses import bounded_log
 from sombrl.dreamer.blocks import Dense, Linear
@@ -26,7 +26,13 @@ SigmaName = Literal["mean-std", "norm", "variance", "log"]
 as the paper writes it, √coordinates times larger or more. `variance`: the mean variance (Plan2Explore). `log`: the
 logarithm of the mean std (LEXA), negative where members nearly agree, so that it then pays to end early."""
 
+TargetName = Literal["stoch", "deter", "embedding"]
+"""What members predict of the next record. `stoch`: the sampled latents (LEXA, and most codes on DreamerV3). `deter`:
+the recurrent state, a function of state and action without chance. `embedding`: the encoder's features (Plan2Explore).
+"""
+
 LEAST_STD = 1e-8  # inside the logarithm
+BOOTSTRAP = 0x626F6F74  # keeps these draws apart from all others
 
 
 class Member(eqx.Module):
@@ -102,8 +108,9 @@ class LatentEnsemble(eqx.Module):
         actions: Float[Array, "time action"],
         targets: Float[Array, "time target"],
         first: Bool[Array, " time"],
+        shares: Float[Array, "time members"] | None = None,
     ) -> Float[Array, ""]:
-        """Σₖ mean_t ‖fₖ(x_t, a_t) - z_{t+1}‖² over one sequence of records.
+        """Σₖ mean_t wₖ ‖fₖ(x_t, a_t) - z_{t+1}‖² over one sequence of records, wₖ the `shares` of record t + 1, or 1.
 
         A record that is `first` did not follow from the one before it: such pairs count 0. They stay in the mean's
         denominator, so that a sequence's weight in the batch is what it predicts.
@@ -111,7 +118,26 @@ class LatentEnsemble(eqx.Module):
         predictions = jax.vmap(self.predict)(features[:-1], actions[:-1])
         targets = jax.lax.stop_gradient(targets[1:].astype(jnp.float32))
         errors = predictions - jnp.broadcast_to(targets[:, None], predictions.shape)
-        return jnp.mean(jnp.where(first[1:], 0.0, jnp.sum(errors**2, axis=(1, 2))))
+        if shares is None:
+            missed = jnp.sum(errors**2, axis=(1, 2))
+        else:
+            missed = jnp.sum(shares[1:] * jnp.sum(errors**2, axis=2), axis=1)
+        return jnp.mean(jnp.where(first[1:], 0.0, missed))
+
+
+def bootstrap_shares(
+    stream: Int[Array, ""], start: Int[Array, ""], time: int, members: int, share: float
+) -> Float[Array, "time members"]:
+    """How much every member learns from each record of a window that starts at `start`: 1/share or nothing.
+
+    A record is a member's or not for good, however often it is drawn: that is what keeps members apart. Seeds have the
+    same draws, each on records of its own.
+    """
+
+    def own(offset: Int[Array, ""]) -> Bool[Array, " members"]:
+        return jr.bernoulli(jr.fold_in(jr.fold_in(jr.key(BOOTSTRAP), stream), start + offset), share, (members,))
+
+    return jax.vmap(own)(jnp.arange(time, dtype=jnp.int32)).astype(jnp.float32) / share
 
 
 class BonusWeight(eqx.Module):

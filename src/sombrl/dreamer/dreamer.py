@@ -18,10 +18,11 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
+from sombrl.controllers.sac_losses import BonusStatistics
 from sombrl.dreamer.actor_critic import imagine, judge, policy_loss, replay_value_loss, value_loss
 from sombrl.dreamer.config import DreamerConfig, DreamerExplore
 from sombrl.dreamer.decoder import Decoder
-from sombrl.dreamer.disagreement import BonusWeight, LatentEnsemble
+from sombrl.dreamer.disagreement import BonusWeight, LatentEnsemble, bootstrap_shares
 from sombrl.dreamer.encoder import CnnName, Encoder
 from sombrl.dreamer.heads import AbstractPolicy, ContinueHead, NormalPolicy, OneHotPolicy, TwoHotHead
 from sombrl.dreamer.laprop import laprop
@@ -71,9 +72,9 @@ class Networks(eqx.Module):
         self.value = TwoHotHead(size.features, size.units, 3, key=keys[6])
         self.ensemble = None
         if explore.curious:
-            self.ensemble = LatentEnsemble(
-                size.features, action_dim, size.stoch, explore.members, explore.hidden, key=keys[7]
-            )
+            target = {"stoch": size.stoch, "deter": size.deter, "embedding": self.encoder.tokens}
+            shape = target[explore.ensemble_target], explore.members, explore.widths(size)
+            self.ensemble = LatentEnsemble(size.features, action_dim, *shape, key=keys[7])
 
 
 class DreamerState(eqx.Module):
@@ -87,6 +88,7 @@ class DreamerState(eqx.Module):
     optimiser: Any
     weight_optimiser: Any
     updates: Int[Array, ""]
+    statistics: BonusStatistics | None = None  # of σ; None: it is not scaled
 
 
 class Sequences(eqx.Module):
@@ -101,6 +103,7 @@ class Sequences(eqx.Module):
     deter: Float[Array, "*seeds batch deter"]
     stoch: Int[Array, "*seeds batch latents"]
     new: Bool[Array, "*seeds batch"]  # windows that no batch has had before
+    positions: Int[Array, "*seeds batch 2"]  # stream, and time of the first record in that stream
 
 
 class Posteriors(eqx.Module):
@@ -150,6 +153,7 @@ class Dreamer:
             optimiser=self._optimiser.init(eqx.filter(networks, eqx.is_array)),
             weight_optimiser=self._weight_optimiser.init(weight),
             updates=jnp.zeros((), jnp.int32),
+            statistics=BonusStatistics.empty() if explore.scaled else None,
         )
 
     # -------------------------------------------------------------------------------------------- act
@@ -195,8 +199,12 @@ class Dreamer:
         def loss(parameters: Networks) -> Any:
             return self._loss(eqx.combine(parameters, static), state, batch, key=key)
 
-        (_, (posteriors, scale, gap, metrics)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
+        found, gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
+        posteriors, scale, gap, statistics, metrics = found[1]
         change, optimiser = self._optimiser.update(gradient, state.optimiser, parameters)
+        if (rate := self.config.explore.ensemble_lr) is not None:
+            faster = jax.tree.map(lambda step: rate / self.config.learning_rate * step, change.ensemble)
+            change = eqx.tree_at(lambda c: c.ensemble, change, faster)
         networks = eqx.combine(optax.apply_updates(parameters, change), static)
         weight, weight_optimiser = self._tune(state, gap)
         state = DreamerState(
@@ -208,6 +216,7 @@ class Dreamer:
             optimiser=optimiser,
             weight_optimiser=weight_optimiser,
             updates=state.updates + 1,
+            statistics=statistics,
         )
         return state, posteriors, metrics
 
@@ -223,7 +232,7 @@ class Dreamer:
 
     def _loss(
         self, networks: Networks, state: DreamerState, batch: Sequences, *, key: Key[Array, ""]
-    ) -> tuple[Array, tuple[Posteriors, ReturnScale, Array, dict[str, Array]]]:
+    ) -> tuple[Array, tuple[Posteriors, ReturnScale, Array, BonusStatistics | None, dict[str, Array]]]:
         """The sum of all losses, each a mean over the batch."""
         config, explore = self.config, self.config.explore
         observe_key, imagine_key, slow_key = jr.split(key, 3)
@@ -246,38 +255,34 @@ class Dreamer:
         losses["continue"] = jnp.mean(over_all(net.cont.loss)(features, batch.terminal))
         model_loss = sum(losses.values(), jnp.zeros((), jnp.float32))
 
-        # Imagination from every record, and the losses of policy and value on it.
-        roots = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])), jax.lax.stop_gradient(latents))
+        # Imagination from every record, or from the last ones of every sequence.
+        last = slice(-(config.imagine_last or batch.reward.shape[1]), None)
+        roots = jax.tree.map(
+            lambda leaf: jnp.reshape(leaf[:, last], (-1, *leaf.shape[2:])), jax.lax.stop_gradient(latents)
+        )
         imagined = jax.vmap(
             lambda root, key: imagine(
                 *(frozen.rssm, frozen.reward, frozen.cont, frozen.policy, frozen.ensemble, root, config.horizon),
                 explore.sigma,
                 key=key,
             )
-        )(roots, jr.split(imagine_key, features.shape[0] * features.shape[1]))
-        judged = jax.vmap(lambda path: judge(path, net.value, bonus_weight, task_weight))(imagined)
-        scale = state.scale.update(judged.returns)
-        chosen = jax.vmap(lambda path, seen: policy_loss(net.policy, path, seen, scale.scale))(imagined, judged)
-        slow_value = self._cast(state.slow_value)
-        losses["policy"] = jnp.mean(chosen[0])
-        losses["value"] = jnp.mean(jax.vmap(lambda path, seen: value_loss(seen, slow_value, path))(imagined, judged))
+        )(roots, jr.split(imagine_key, roots.deter.shape[0]))
 
-        # The value on the records; the ensemble; and the policy's bonus compared with that of its EMA copy.
+        disagreement = jnp.mean(imagined.sigma)
+
+        # The ensemble; σ there and on the records; and the policy's bonus compared with that of its EMA copy.
         actions = batch.action[:, 1:]
         rewards = task_weight * batch.reward
         gap, sigma = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)
+        bonus, statistics = imagined.sigma, state.statistics
         if net.ensemble is not None and frozen.ensemble is not None:
-            ensemble, measured = net.ensemble, frozen.ensemble
-            targets = jnp.reshape(latents.stoch, (*latents.stoch.shape[:2], -1))
-            missed = jax.vmap(ensemble.loss)(features, actions, targets, batch.first)
+            measured = frozen.ensemble
+            missed = self._ensemble_losses(net.ensemble, batch, latents, tokens)
             losses["ensemble"] = jnp.mean(missed)
             for age, of_age in {"new": batch.new, "old": ~batch.new}.items():  # not every batch has new windows
                 metrics[f"sum/ensemble_{age}"] = jnp.sum(jnp.where(of_age, missed, 0.0))
                 metrics[f"count/ensemble_{age}"] = jnp.sum(of_age.astype(jnp.float32))
             recorded = over_all(lambda x, a: measured.sigma(x, a, explore.sigma))(features[:, :-1], actions[:, :-1])
-            rewards = jax.vmap(lambda r, s, first: with_bonus(r, s, bonus_weight, first))(
-                rewards, recorded, batch.first
-            )
             sigma = jnp.mean(recorded)
             slow_policy = self._cast(state.slow_policy)
 
@@ -286,14 +291,35 @@ class Dreamer:
                 return slow
 
             slow = jax.vmap(slow_sigma)(imagined.features[:, 0], jr.split(slow_key, imagined.features.shape[0]))
-            gap = jnp.mean(imagined.sigma[:, 0]) - jnp.mean(slow)
-        bootstrap = jnp.reshape(judged.returns[:, 0], batch.reward.shape)
+            if statistics is not None:
+                statistics = statistics.add(
+                    jnp.concatenate([imagined.sigma[:, 0], slow]), floor=explore.bonus_floor, cap=explore.bonus_memory
+                )
+                metrics["explore/bonus_std"] = statistics.std
+                bonus, recorded, slow = (
+                    jnp.reshape(statistics.scale(jnp.ravel(values), explore.bonus_scale), values.shape)
+                    for values in (bonus, recorded, slow)
+                )
+            gap = jnp.mean(bonus[:, 0]) - jnp.mean(slow)
+            rewards = jax.vmap(lambda r, s, first: with_bonus(r, s, bonus_weight, first))(
+                rewards, recorded, batch.first
+            )
+
+        # Policy and value, in imagination and on the records.
+        imagined = eqx.tree_at(lambda path: path.sigma, imagined, bonus)
+        judged = jax.vmap(lambda path: judge(path, net.value, bonus_weight, task_weight))(imagined)
+        scale = state.scale.update(judged.returns)
+        chosen = jax.vmap(lambda path, seen: policy_loss(net.policy, path, seen, scale.scale))(imagined, judged)
+        slow_value = self._cast(state.slow_value)
+        losses["policy"] = jnp.mean(chosen[0])
+        losses["value"] = jnp.mean(jax.vmap(lambda path, seen: value_loss(seen, slow_value, path))(imagined, judged))
+        bootstrap = jnp.reshape(judged.returns[:, 0], (features.shape[0], -1))
         replayed = jax.vmap(lambda *sequence: replay_value_loss(net.value, slow_value, *sequence))(
-            features, rewards, batch.terminal, batch.last, bootstrap
+            *(values[:, last] for values in (features, rewards, batch.terminal, batch.last)), bootstrap
         )
         losses["replay_value"] = REPLAY_VALUE_SCALE * jnp.mean(replayed)
 
-        bonus = jnp.mean(bonus_weight * imagined.sigma)
+        bonus = jnp.mean(jnp.abs(bonus_weight * bonus))
         paid = jnp.mean(jnp.abs(task_weight * imagined.rewards[:, 1:]))
         metrics |= {f"loss/{name}": value for name, value in losses.items()}
         metrics |= {
@@ -304,13 +330,37 @@ class Dreamer:
             "policy/value": jnp.mean(judged.values),
             "explore/bonus_weight": bonus_weight,
             "explore/mean_std": sigma,
-            "explore/imagined_std": jnp.mean(imagined.sigma),
+            "explore/imagined_std": disagreement,
             "explore/bonus_share": bonus / jnp.maximum(bonus + paid, 1e-8),
             "explore/bonus_gap": gap,
         }
         posteriors = Posteriors(latents.deter.astype(jnp.float16), jnp.argmax(latents.stoch, axis=-1).astype(jnp.int32))
         total = sum(losses.values(), jnp.zeros((), jnp.float32))
-        return total, (posteriors, scale, gap, metrics)
+        return total, (posteriors, scale, gap, statistics, metrics)
+
+    def targets(self, latent: Latent, tokens: Float[Array, "*batch token"]) -> Float[Array, "*batch target"]:
+        """What the ensemble predicts of a record."""
+        match self.config.explore.ensemble_target:
+            case "stoch":
+                return jnp.reshape(latent.stoch, (*latent.stoch.shape[:-2], -1))
+            case "deter":
+                return latent.deter
+            case "embedding":
+                return tokens
+
+    def _ensemble_losses(
+        self, ensemble: LatentEnsemble, batch: Sequences, latents: Latent, tokens: Float[Array, "batch time token"]
+    ) -> Float[Array, " batch"]:
+        """Of every sequence."""
+        explore = self.config.explore
+        given = latents.features, batch.action[:, 1:], self.targets(latents, tokens), batch.first
+        if explore.bootstrap == 1.0:
+            return jax.vmap(ensemble.loss)(*given)
+        time = batch.first.shape[1]
+        shares = jax.vmap(
+            lambda where: bootstrap_shares(where[0], where[1] + 1, time, explore.members, explore.bootstrap)
+        )(batch.positions)
+        return jax.vmap(ensemble.loss)(*given, shares)
 
     def _tune(self, state: DreamerState, gap: Float[Array, ""]) -> tuple[BonusWeight | None, Any]:
         """A step of λ, which has an optimiser of its own."""

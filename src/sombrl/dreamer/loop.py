@@ -439,5 +439,6 @@ def as_sequences(batches: Sequence[Batch]) -> Sequences:
         "deter": stack("deter"),
         "stoch": stack("stoch").astype(np.int32),
         "new": stack("new"),
+        "positions": stack("positions").astype(np.int32),
     }
     return Sequences(**jax.device_put(arrays))

@@ -19,6 +19,8 @@ class Size:
     """Channels of the convolutions, times a multiplier per stage."""
     units: int
     """Layers of encoder, decoder and heads."""
+    ensemble: int = 512
+    """Layers of the ensemble: the SOMBRL paper's at 12m; wide as that, it would outweigh a smaller model."""
     latents: int = 32
     """Latent variables, each one of `classes`."""
     blocks: int = 8
@@ -45,8 +47,8 @@ class Size:
 
 
 SIZES = {
-    "tiny": Size(deter=64, hidden=16, classes=4, depth=2, units=16, latents=4),  # for tests
-    "1m": Size(deter=512, hidden=64, classes=4, depth=4, units=64),
+    "tiny": Size(deter=64, hidden=16, classes=4, depth=2, units=16, ensemble=16, latents=4),  # for tests
+    "1m": Size(deter=512, hidden=64, classes=4, depth=4, units=64, ensemble=64),
     "12m": Size(deter=2048, hidden=256, classes=16, depth=16, units=256),  # the paper prints 1024, its author says 2048
     "25m": Size(deter=3072, hidden=384, classes=24, depth=24, units=384),
     "50m": Size(deter=4096, hidden=512, classes=32, depth=32, units=512),

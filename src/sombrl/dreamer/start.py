@@ -29,9 +29,13 @@ def check_source(trainer: "DreamerTrainer", source: "DreamerTrainer", path: str)
         if getattr(trainer.dreamer.config, name) != wanted:
             raise SombrlError(f"{path} was trained with --{name.replace('_', '-')} {wanted}: add it.")
     mine, its = trainer.config.explore, source.config.explore
-    if mine.curious and its.curious and (mine.members, mine.hidden) != (its.members, its.hidden):
-        hidden = " ".join(map(str, its.hidden))
-        raise SombrlError(f"{path} was trained with --members {its.members} --hidden {hidden}: add them.")
+    size = source.dreamer.size
+    if mine.curious and its.curious:
+        if (mine.members, mine.widths(size)) != (its.members, its.widths(size)):
+            hidden = " ".join(map(str, its.widths(size)))
+            raise SombrlError(f"{path} was trained with --members {its.members} --hidden {hidden}: add them.")
+        if mine.ensemble_target != its.ensemble_target:
+            raise SombrlError(f"{path} was trained with --ensemble-target {its.ensemble_target}: add it.")
     if len(trainer.seeds) > len(source.seeds):
         raise SombrlError(f"{path} has {len(source.seeds)} seeds, too few for --seeds {len(trainer.seeds)}.")
 

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from sombrl.config.run import RunConfig
+from sombrl.dreamer.calibration import calibration
 from sombrl.dreamer.config import DreamerConfig
 from sombrl.dreamer.dreamer import Dreamer
 from sombrl.dreamer.foresight import CONTEXT, coloured, film, foresee
@@ -186,6 +187,14 @@ class DreamerTrainer(Trainer[DreamerLoopState]):
                 "bounds need an ensemble that disagrees: train with --explore optimistic, and --sigma mean-std or norm."
             )
         return latent_imagination(self.dreamer, self.state.learned.networks, self.seeds, envs)
+
+    def calibration(self, episodes: int) -> dict[str, np.ndarray]:
+        """Rank correlations of σ with errors of one step, on episodes that nothing was learned from."""
+        if not self.config.explore.curious:
+            raise SombrlError("--explore greedy has no ensemble, so there is no σ to compare with errors.")
+        policy = self._policy("explore", self.state)
+        with self._evaluation_envs(render=False) as envs:
+            return calibration(self.dreamer, self.state.learned.networks, policy, envs, episodes)
 
     def bound_weight(self, origin: Literal["run", "theory"]) -> np.ndarray:
         """λ as it is tuned now; there is no theorem for it."""

@@ -21,6 +21,12 @@ LATER = (
 )
 """Options that are younger than the committed results: left out where they are off, so that settings stay the same."""
 
+LATER_OF_DREAMER = (
+    *("ensemble_target", "bootstrap", "ensemble_lr", "bonus_scale", "bonus_memory", "bonus_floor"),
+    "imagine_last",
+)
+"""The same of Dreamer and its exploration, whose start_from was there before."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
@@ -36,6 +42,8 @@ class Evaluation:
     """Also after every so many iterations of training; None: only at the end."""
     explore: bool = False
     """With the actions of training."""
+    calibration: bool = False
+    """Also how σ ranks the errors of one step (Dreamer)."""
 
     def due(self, iteration: int, last: int) -> bool:
         """Whether to evaluate after so many iterations, of `last` in all."""
@@ -70,11 +78,11 @@ class TrainCell:
             "algorithm": self.algorithm,
             "method": self.method,
             "env": self.env,
-            "config": to_json(self.config) if self.algorithm == "dreamer" else _settings(self.config),
+            "config": _dreamer_settings(self.config) if self.algorithm == "dreamer" else _settings(self.config),
             "run": _settings(self.run),
             "metrics": list(self.metrics),
             "extra": _name(self.extra),
-            "evaluation": to_json(self.evaluation),
+            "evaluation": _evaluation_settings(self.evaluation),
         }
 
 
@@ -109,9 +117,21 @@ def recorded_as(name: str) -> Callable[[AnyFunction], AnyFunction]:
     return label
 
 
-def _settings(config: Any) -> dict[str, Any]:
+def _settings(config: Any, later: tuple[str, ...] = LATER) -> dict[str, Any]:
     off = to_json(type(config)())
-    return {name: value for name, value in to_json(config).items() if name not in LATER or value != off[name]}
+    return {name: value for name, value in to_json(config).items() if name not in later or value != off[name]}
+
+
+def _evaluation_settings(evaluation: Evaluation | None) -> Any:
+    plain = to_json(evaluation)
+    if evaluation is not None and not evaluation.calibration:
+        del plain["calibration"]  # younger than the committed results
+    return plain
+
+
+def _dreamer_settings(config: Any) -> dict[str, Any]:
+    explore = _settings(config.explore, LATER_OF_DREAMER) | {"hidden": list(config.ensemble_widths)}
+    return _settings(config, LATER_OF_DREAMER) | {"explore": explore}
 
 
 def _name(function: Callable[..., Any] | None) -> str | None:

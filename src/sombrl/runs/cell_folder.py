@@ -208,6 +208,8 @@ class CellFolder(AbstractWork):
         returns = {name: _returns(agent, evaluation, task) for name, task in _tasks(evaluation)}
         if evaluation.uncertainty:
             returns["eval/max_uncertainty"] = agent.max_uncertainty(evaluation.episodes)
+        if evaluation.calibration:
+            returns |= agent.trainer.calibration(evaluation.episodes)
         write_whole(out, json.dumps({name: values.mean(axis=0).tolist() for name, values in returns.items()}))
 
     def _evaluation_path(self, iteration: int) -> Path:

@@ -301,6 +301,10 @@ class Trainer(abc.ABC, Generic[S]):
             numbers = {"first_episode": EVALUATION_EPISODES, "episodes": episodes}
             return foretell(acting, imagined, **numbers, discount=self.setting.discount)
 
+    def calibration(self, episodes: int) -> dict[str, np.ndarray]:
+        """How σ ranks the errors of one step on held-out episodes: metrics, [1, seeds] each."""
+        raise SombrlError("how σ ranks errors of one step is measured for dreamer alone.")
+
     def imagined(self, envs: AbstractEnvs, policy: Policy | None) -> tuple[Policy, ImaginedEnvs]:
         """The learned model as environments that begin where `envs` do, and the policy as it acts there."""
         raise refuse_model()

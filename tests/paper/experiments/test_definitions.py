@@ -178,7 +178,9 @@ def test_methods_have_their_own_numbers_and_no_others(scale):
     assert {cell.method for cell in cells} >= {"optimistic", "hucrl", "pets", "greedy", "oracle", "random"}
     schedule = {"bonus_weight", "bonus_weight_units", "schedule", "bonus_weight_end", "bonus_weight_steps", "theory"}
     read = {
-        "optimistic": schedule | {"bonus", "imagine_by", "sigma", "bonus_weight_lr", "hidden"},
+        "optimistic": schedule
+        | {"bonus", "imagine_by", "sigma", "bonus_weight_lr", "hidden"}
+        | {"bonus_scale", "ensemble_target", "bootstrap"},
         "hucrl": {"beta"},
     }
     for cell in cells:

@@ -12,6 +12,8 @@ from sombrl.paper.experiments.dreamer import (
     DREAMER_PROPRIO,
     DREAMER_VISION,
 )
+from sombrl.paper.experiments.dreamer_k_curve import DREAMER_K_CURVE
+from sombrl.paper.experiments.dreamer_sigma import DREAMER_SIGMA
 from sombrl.paper.experiments.drift import DRIFT
 from sombrl.paper.experiments.gp import GP_EPISODIC, LAMBDA_STRATEGIES
 from sombrl.paper.experiments.gp_cost import GP_COMPUTE_COST
@@ -74,6 +76,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         DREAMER_ACTION_COST,
         DREAMER_ATARI,
         DREAMER_LAMBDA,
+        DREAMER_SIGMA,
+        DREAMER_K_CURVE,
         DREAMER_SPARSE_PIXELS,
     )
 }
