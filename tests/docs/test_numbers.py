@@ -139,6 +139,26 @@ def test_the_standings_of_the_ladder():
         assert line in said, line
 
 
+PICTURES = {"MountainCar": "mountain-car", "wall": "wall", "corridor": "corridor", "key and door": "key-door"}
+SIGMAS = {"as published": "optimistic", "of the features, rescaled": "features"}
+SIGMAS |= {"of the recurrent state, rescaled": "recurrent", "Dreamer, no bonus": "greedy"}
+
+
+@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("world", PICTURES)
+def test_what_is_found_from_pictures(world, sigma):
+    found, after, end, best, rank = cells("dreamer.md", world, sigma)
+    where = {"path": "dreamer-sparse-pixels/paper.csv", "env": f"pixel:{PICTURES[world]}", "method": SIGMAS[sigma]}
+    returns = series(**where, metric="rollout/ep_rew_mean")
+    paid = [row.max() > 0 for row in returns]
+    assert found == f"{sum(paid)}/{len(paid)}" and best.split() == [f"{row.max():.0f}" for row in returns]
+    agrees(end, series(**where, metric="eval/ep_rew_mean")[:, -1])
+    if any(paid):
+        agrees(after, series(**where, metric="decisions until found")[:, 0])
+    if sigma != "Dreamer, no bonus":
+        agrees(rank, series(**where, metric="eval/sigma_rank_latent")[:, -1])
+
+
 DRIFTED = {"Pendulum, motor reversed": "pendulum torque=-1", "Pendulum, motor at half": "pendulum torque=0.5"}
 
 

@@ -950,7 +950,7 @@ def Dreamer(
     env: Any,
     *,
     config: DreamerConfig | None = None,
-    preset: Literal["authors"] | None = None,
+    preset: Literal["authors", "features"] | None = None,
     env_kwargs: Sequence[str] | Mapping[str, Any] = (),
     action_repeat: int | None = None,
     action_cost: float = 0.0,

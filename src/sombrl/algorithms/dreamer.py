@@ -21,6 +21,9 @@ NEVER_RESET = "is for --setting non-episodic, and dreamer learns from episodes: 
 AUTHORS: Preset = {"size": "12m", "ratio": 512.0, "envs": 16, "capacity": 5_000_000}
 """DreamerV3's own for DeepMind Control at the size of the paper. It wants a large GPU and 80 GB for the images."""
 
+FEATURES: Preset = {"ensemble_target": "embedding", "ensemble_lr": 1e-3, "bonus_scale": "scale", "bonus_weight": 0.5}
+"""σ about the encoder's features, in units of its own spread: what finds most on small pictures (docs/dreamer.md)."""
+
 DREAMER = Algorithm(
     "dreamer",
     DreamerConfig,
@@ -38,5 +41,5 @@ DREAMER = Algorithm(
         **{name: why for name, why in NO_OFFLINE.items() if "=" not in name},
         **dict.fromkeys(("update_every", "update_rule", "update_threshold", "update_minimum"), NEVER_RESET),
     },
-    presets={"authors": AUTHORS},
+    presets={"authors": AUTHORS, "features": FEATURES},
 )
