@@ -13,7 +13,7 @@ PAGES = ["results/README.md", "docs/reproducing.md", "docs/ladder.md"]
 
 
 def quartiles(cell: str) -> tuple[float, float] | None:
-    """Of a cell `median [quartile, quartile]`; without brackets all seeds have the median. None: another kind of cell."""
+    """Of a cell `median [quartile, quartile]`; without brackets both are the median. None: another kind of cell."""
     found = CELL.fullmatch(cell.replace("**", ""))
     if found is None:
         return None

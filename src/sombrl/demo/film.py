@@ -72,7 +72,7 @@ def _picture(stories: list[Story], behind: list[Image.Image], n: int, moment: in
         draw.text(_fine(left, 8), story.strategy, color, _font(20, bold=True))
         draw.text(_fine(left + PANEL, 11), PLANS.get(story.strategy, ""), QUIET, _font(17), anchor="ra")
         _draw_car(draw, left, float(states[-1][0]), color)
-        picture.paste(behind[column], tuple(map(int, _fine(left, MAP[0]))))
+        picture.paste(behind[column], (left * FINE, MAP[0] * FINE))
         for state in states:
             x, y = _place(left, state)
             draw.ellipse((x - 6, y - 6, x + 6, y + 6), "white", "black", 2)
