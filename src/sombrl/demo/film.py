@@ -96,7 +96,7 @@ def _map(story: Story, n: int) -> Image.Image:
     for states in story.visited[:n]:
         for state in states[0]:
             x, y = (a - b for a, b in zip(_place(0, state), _fine(0, MAP[0]), strict=True))
-            draw.ellipse((x - 3.5, y - 3.5, x + 3.5, y + 3.5), "black")
+            draw.ellipse((x - 5, y - 5, x + 5, y + 5), "black", "white", 1)
     return image
 
 
