@@ -17,7 +17,7 @@ setup: .venv/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
-demo: setup  ## optimistic against greedy on sparse MountainCar: a table and a page
+demo: setup  ## optimistic against greedy on sparse MountainCar: a table, a film and a page
 	$(BIN)/sombrl demo
 
 test: setup  ## every part, contract and oracle, in a few minutes

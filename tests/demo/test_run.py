@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sys
+import time
 
 import equinox as eqx
 import jax
@@ -20,13 +21,15 @@ from sombrl.agent.make import load
 from sombrl.config.run import RunConfig
 from sombrl.controllers.icem import ICEMConfig
 from sombrl.demo import run as module
+from sombrl.demo.film import END, HILL, LEFT, LONG, MAP, MOMENT, SIZE, write_film
 from sombrl.demo.page import write_page
 from sombrl.demo.picture import draw_picture
 from sombrl.demo.run import demo
-from sombrl.demo.states import draw_dots, draw_sigma
+from sombrl.demo.states import SIGMA_MAP, SIGMA_MAX, draw_dots, draw_sigma
 from sombrl.demo.story import Outcome, Story, sigma_map, text_table
 from sombrl.dynamics.gp import GPConfig
 from sombrl.errors import SombrlError
+from sombrl.runs.colors import ON_WHITE, places
 from sombrl.storage.run_folder import RunFolder
 
 TINY = dataclasses.replace(
@@ -143,7 +146,7 @@ def test_printed_table_agrees_with_the_metrics(finished):
         line = next(line for line in printed.splitlines() if re.match(rf"{told.strategy}  .*seeds", line))
         assert f"{found}/2 seeds" in line
         median = np.median([np.median(values[seed::2]) for seed in (0, 1)])
-        shown = float(re.search(r"(-?[\d.e-]+) \[", line)[1])
+        shown = float(re.search(r"([−\d.,e]+) \[", line)[1].replace("−", "-").replace(",", ""))
         assert shown == pytest.approx(median, rel=0.06)
     assert str(out / "index.html") in printed and str(out / "demo.png") in printed
 
@@ -186,6 +189,45 @@ def test_pictures_can_be_read(finished):
             picture.load()
     with Image.open(out / "demo.png") as picture:
         assert picture.size == (1600, 900)
+
+
+def test_film_shows_every_episode_in_the_colours_of_the_strategies(finished):
+    from PIL import Image, ImageColor
+
+    out, _, stories = finished
+    with Image.open(out / "demo.gif") as film:
+        times, last = [], None
+        for n in range(film.n_frames):
+            film.seek(n)
+            times.append(film.info["duration"])
+            last = np.asarray(film.convert("RGB")).astype(int)
+        # Decisions 0, 2 and 4 of two episodes; Pillow joins pictures that are the same, and their times.
+        assert film.n_frames <= 6
+        assert sum(times) == 4 * MOMENT + LONG + END and times[-1] >= END
+        assert film.size == SIZE
+    for strategy, middle in (("greedy", slice(0, SIZE[0] // 2)), ("optimistic", slice(SIZE[0] // 2, None))):
+        color = ImageColor.getrgb(ON_WHITE[places([strategy])[0]])
+        name = last[: HILL[0] - 10, middle]
+        assert (np.abs(name - color).max(axis=-1) < 10).sum() > 30  # the name, in its colour, in its half
+    below = {told.strategy: told.sigma[-1][::-1] for told in stories}
+    centre = last[MAP[0] + 1, LEFT + 2]  # the corner: slowest position, highest velocity
+    expected = 255 * np.asarray(SIGMA_MAP(below["greedy"][0, 0] / SIGMA_MAX))[:3]
+    assert np.abs(centre - expected).max() < 12
+
+
+def test_film_is_quick_and_small(finished, tmp_path):
+    """Eight episodes of forty decisions, as the demo has them, with maps that all differ."""
+    told = finished[2][0]
+    draw = np.random.default_rng(0)
+    noise = [np.clip(one + draw.uniform(-0.1, 0.1, (41, 41)), 0, SIGMA_MAX) for one in told.sigma * 4]
+    visited = [[np.tile(seed, (8, 1)) for seed in episode] for episode in told.visited * 4]
+    stories = [Story(name, told.rows, visited, noise) for name in ("optimistic", "greedy")]
+    rows = [row | {"iteration": row["iteration"] + 2 * n} for n in range(4) for row in told.rows]
+    stories = [dataclasses.replace(one, rows=rows) for one in stories]
+    start = time.process_time()
+    write_film(tmp_path / "demo.gif", stories)
+    assert time.process_time() - start < 10
+    assert (tmp_path / "demo.gif").stat().st_size < 1_500_000
 
 
 def test_black_dots_have_a_white_rim_on_a_dark_map():

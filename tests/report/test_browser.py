@@ -122,16 +122,42 @@ def test_charts_draw_the_numbers(open_page):
     assert place == pytest.approx(data["comparisons"][0]["tasks"][0]["curves"][0]["i"][-1], abs=0.01)
 
 
+def test_charts_come_before_the_verdicts(open_page):
+    window = open_page()
+    assert not window.page.is_visible("#verdicts table")
+    chart = window.page.locator(f"{VISIBLE} [data-chart=curves] svg").first.bounding_box()
+    assert chart["y"] < 600  # on the first screen
+    assert window.page.locator(f"{VISIBLE} .verdicts").bounding_box()["y"] > chart["y"]
+
+
+def test_largest_comparison_is_first_and_verdicts_are_of_one_scale(open_page, tmp_path):
+    write_table(tmp_path / "a" / "small.csv", tasks=1, experiment="a")
+    write_table(tmp_path / "b" / "paper.csv", tasks=2, experiment="b", better=0.0)
+    window = open_page(path=write_report([tmp_path], tmp_path / "r.html"))
+    assert window.texts(f"{VISIBLE} > h2") == ["b · paper"]
+    window.page.click("#verdicts summary")
+    assert "optimistic < greedy" in window.page.inner_text("#verdicts .verdicts")
+    assert "optimistic > greedy" not in window.page.inner_text("#verdicts .verdicts")
+    window.page.select_option("#scale", "small")
+    assert "optimistic > greedy" in window.page.inner_text("#verdicts .verdicts")
+    window.page.set_viewport_size({"width": 390, "height": 900})
+    assert "optimistic < greedy" not in window.page.inner_text("#verdicts .verdicts")
+    window.page.reload()
+    assert window.page.input_value("#scale") == "small"
+    assert window.page.is_visible("#verdicts table")
+
+
 def test_difference_has_a_zero_and_ticks(open_page):
     """The interval of the difference lies to the right of zero, on a scale from −1 to 1."""
     window = open_page()
+    bar = f"{VISIBLE} tr.better .forest"
     middle, zero = (
-        window.page.get_attribute(f"tr.better .forest .{part}", "d").lstrip("M").partition(" ")[0].partition("V")[0]
-        for part in ("middle", "zero")
+        window.page.get_attribute(f"{bar} .{part}", "d").lstrip("M").partition(" ")[0] for part in ("middle", "zero")
     )
-    assert float(zero.split("V")[0]) == 50 < float(middle)
-    assert window.page.get_attribute("tr.better .forest .scale", "d").count("V") == 4
-    assert window.style("tr.better .forest .zero", "stroke") == window.style("thead th", "color")
+    assert float(zero) == 50 < float(middle)
+    assert window.page.get_attribute(f"{bar} .scale", "d").count("V") == 4
+    assert window.style(f"{bar} .zero", "stroke") == window.style("thead th", "color")
+    assert window.texts(f"{VISIBLE} .ticks i") == ["−1", "0", "1"]
 
 
 def test_axis_has_one_unit(open_page, tmp_path):
@@ -195,7 +221,8 @@ def test_other_comparison_can_be_chosen_and_has_its_notes(open_page):
     notes = window.page.inner_text(VISIBLE)
     assert "different versions of sombrl" in notes
     assert "gp-icem/greedy has 2 of 5 seeds" in notes
-    assert "broken" in window.page.inner_text("#verdicts")
+    assert "broken" in window.page.text_content("#skipped")
+    window.page.click("#verdicts summary")
     window.page.click("[data-open='0']")
     assert window.texts(f"{VISIBLE} > h2") == ["toy · small"]
     assert window.page.evaluate("document.activeElement.id") == "figures"
@@ -277,7 +304,8 @@ def test_print_is_black_on_white_without_controls_and_crops_no_manifest(open_pag
     assert window.style("body", "color") == "rgb(0, 0, 0)"
     for hidden in (".bar", ".page-tools"):
         assert window.style(hidden, "display") == "none"
-    assert window.page.is_visible("table.verdicts")
+    assert window.page.is_visible(f"{VISIBLE} table.verdicts")
+    assert not window.page.is_visible("#verdicts")  # printed as it is on the screen, folded
     assert window.style("details pre", "maxHeight") == "none"
     assert window.page.pdf().startswith(b"%PDF")
 
@@ -307,7 +335,7 @@ def test_charts_follow_the_width_of_the_window(open_page):
 
 def test_tables_are_there_without_javascript(open_page):
     window = open_page(java_script_enabled=False)
-    assert "IQM difference" in window.page.inner_text("#verdicts")
+    assert "IQM difference" in window.texts(".comparison .verdicts")[0]
     assert window.page.locator(".comparison").count() == 2
     assert all(section.is_visible() for section in window.page.locator(".comparison").all())
 

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from sombrl.paper.experiments.dreamer import DREAMER_LOOKS
+from sombrl.paper.experiments.figures import LOOKS
+from sombrl.paper.experiments.mbpo import MBPO_LOOKS
 from sombrl.report.aggregate import aggregate
 from sombrl.report.claims import claims
 from sombrl.report.comparison import compare
@@ -13,7 +16,9 @@ from sombrl.report.curves import curve as over_seeds
 from sombrl.report.efficiency import frames_to_reach
 from sombrl.report.loading import Record, find
 from sombrl.report.provenance import caveats
+from sombrl.report.sections import clearly_best
 from sombrl.report.wording import interval_text, number
+from sombrl.runs.colors import COLORS, places
 from tests.report.examples import VERSIONS, curve, write_run, write_table
 
 
@@ -173,3 +178,25 @@ def test_numbers_have_about_three_digits(value, text):
 def test_ends_of_an_interval_have_the_decimals_of_the_largest():
     assert interval_text(0.024, 0.0056, 0.08) == "0.024 [0.006, 0.080]"
     assert interval_text(81.7, -886.0, 182.0) == "82 [−886, 182]"
+
+
+@pytest.mark.parametrize(
+    ("found", "higher", "best"),
+    [
+        ({"a": (3, 2.5, 3.5), "b": (2, 1.5, 2.4)}, True, "a"),
+        ({"a": (3, 2.5, 3.5), "b": (2, 1.5, 2.6)}, True, None),
+        ({"a": (3, 2.5, 3.5), "b": (2, 1.5, 2.4)}, False, "b"),
+        ({"a": (3, 2.5, 3.5), "b": (2, None, None)}, True, None),
+        ({"a": (3, 2.5, 3.5)}, True, None),
+    ],
+)
+def test_best_is_marked_only_where_no_other_interval_overlaps(found, higher, best):
+    assert clearly_best(found, higher) == best
+
+
+def test_methods_have_the_colours_of_the_figures():
+    looks = [LOOKS, MBPO_LOOKS, DREAMER_LOOKS]
+    for name in ("optimistic", "hucrl", "pets", "greedy", "random"):
+        for look in (one[name] for one in looks if name in one):
+            assert look.color == COLORS[places([f"mbpo/{name}"])[0]]
+    assert places(["mine", "greedy", "optimistic"]) == [1, 3, 0]  # what is unknown takes what is free

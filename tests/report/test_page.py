@@ -90,7 +90,7 @@ def test_page_is_valid_html_and_refers_to_no_other_file(text):
 
 def test_page_has_every_part(text):
     for heading in (
-        *("What the numbers say", "Skipped", "Learning curves", "All tasks together", "Performance profiles"),
+        *("What the numbers say", "Learning curves", "All tasks together", "Performance profiles"),
         *("Probability of improvement", "Regret and average reward", "Exploration and calibration"),
         *("Sample efficiency", "Compute", "Hyperparameters", "Films and pictures", "Provenance", "Read with care"),
     ):
@@ -106,6 +106,7 @@ def test_data_of_the_charts(text):
     assert data["axis"] == "decisions"
     toy, runs = data["comparisons"]
     assert (toy["methods"], len(toy["tasks"])) == (["optimistic", "greedy"], 3)
+    assert data["first"] == 0  # it has 30 runs, the other 10
     assert toy["looks"] == [0, 3]  # the colours of the project's other figures
     (task,) = runs["tasks"]
     assert [panel["title"] for panel in task["regret"]] == ["reward per decision so far"]

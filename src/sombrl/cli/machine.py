@@ -68,7 +68,7 @@ def doctor() -> None:
 
 
 def demo(out: Path = Path("runs/demo"), seeds: int = 5, episodes: int = 8, jobs: int | None = None) -> None:
-    """Optimistic against greedy on sparse MountainCar; ends with a table and a page.
+    """Optimistic against greedy on sparse MountainCar; ends with a table, a film and a page.
 
     Args:
         out: The folder of the demo; an old demo in it is replaced.

@@ -18,7 +18,8 @@ from sombrl.demo.states import EPISODE_MAP, SIGMA_MAP, draw_dots, draw_sigma, dr
 from sombrl.demo.story import HEADINGS, Outcome, Story
 from sombrl.report.curves import curve
 from sombrl.report.loading import Record
-from sombrl.report.markup import asset, fill, row, script_json, table
+from sombrl.report.markup import asset, fill, row, script_json, style, table
+from sombrl.runs.colors import places
 from sombrl.runs.plots import drawing
 from sombrl.storage.provenance import versions
 
@@ -41,7 +42,8 @@ def write_page(
     ]
     with drawing("the demo"):
         fields = {
-            "style": asset("page.css"),
+            "style": style(),
+            "looks": _looks(stories),
             "outcomes": _table(outcomes),
             "visited": "".join(_visited(story) for story in stories),
             "maps": "".join(_maps(story) for story in stories),
@@ -52,7 +54,7 @@ def write_page(
             "command": html.escape(shlex.join(command)),
             "go_on": html.escape("\n".join(go_on)),
             "settings": html.escape(_settings(run_config, config)),
-            "data": script_json([_curve(story) for story in stories]),
+            "data": script_json([_curve(story, look) for story, look in zip(stories, _places(stories), strict=True)]),
             "charts": asset("charts.js"),
         }
     path.write_text(fill(asset("page.html", "sombrl.demo"), fields), encoding="utf-8")
@@ -68,12 +70,31 @@ def _table(outcomes: list[Outcome]) -> str:
     return table(caption, names, [row(*line) for line in lines])
 
 
-def _curve(story: Story) -> dict[str, object]:
+def _curve(story: Story, look: int) -> dict[str, object]:
     """The returns as a chart of the report takes them: the median over seeds, and the seeds."""
     episodes = np.arange(1.0, 1 + len(story.returns))
     seeds = {seed: Record(episodes, episodes, column) for seed, column in enumerate(story.returns.T)}
     found = curve(seeds, lines=True)
-    return {"name": story.strategy, "x": found["x"], "y": found["q"], "n": found["n"], "seeds": found.get("s", [])}
+    return {
+        "name": story.strategy,
+        "look": look,
+        "x": found["x"],
+        "y": found["q"],
+        "n": found["n"],
+        "seeds": found.get("s", []),
+    }
+
+
+def _places(stories: list[Story]) -> list[int]:
+    return places([story.strategy for story in stories])
+
+
+def _looks(stories: list[Story]) -> str:
+    """The name of a strategy in its colour, in the text and over its column of the table."""
+    return "\n".join(
+        f".{story.strategy}, thead th:nth-child({2 + n}) {{ color: var(--m{look}); font-weight: 650; }}"
+        for n, (story, look) in enumerate(zip(stories, _places(stories), strict=True))
+    )
 
 
 def _visited(story: Story) -> str:

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from sombrl.demo.states import EPISODE_MAP, SIGMA_MAP, draw_dots, draw_sigma, draw_visited
 from sombrl.demo.story import Outcome, Story
-from sombrl.runs.plots import COLORS, draw_curve, drawing
+from sombrl.runs.colors import COLORS, places
+from sombrl.runs.plots import draw_curve, drawing
 
 
 def draw_picture(path: Path, stories: list[Story], outcomes: list[Outcome]) -> None:
@@ -28,7 +29,7 @@ def draw_picture(path: Path, stories: list[Story], outcomes: list[Outcome]) -> N
         width = (0.985 - left) / (1 + len(shown)) - gap
         edges = [left + i * (width + gap) for i in range(1 + len(shown))]
         titles = ["visited, all seeds", *(f"‖σ‖ after {n} ep." for n in shown)]
-        for story, color, bottom in zip(stories, COLORS, (0.475, 0.135), strict=False):
+        for story, color, bottom in zip(stories, _colors(stories), (0.475, 0.135), strict=False):
             name: dict[str, Any] = {"size": 21, "weight": "bold", "color": color}
             figure.text(left - 0.018, bottom + 0.155, story.strategy, rotation=90, ha="center", va="center", **name)
             panels = [figure.add_axes((x, bottom, width, 0.31)) for x in edges]
@@ -48,7 +49,7 @@ def draw_picture(path: Path, stories: list[Story], outcomes: list[Outcome]) -> N
 
 
 def _draw_returns(axes: Axes, stories: list[Story]) -> None:
-    for story, color in zip(stories, COLORS, strict=False):
+    for story, color in zip(stories, _colors(stories), strict=True):
         episodes, seeds = story.returns.shape
         x = np.tile(np.arange(1, episodes + 1)[:, None], seeds)
         draw_curve(axes, x, story.returns / 1000, color, story.strategy)
@@ -58,6 +59,10 @@ def _draw_returns(axes: Axes, stories: list[Story]) -> None:
     axes.locator_params(axis="x", integer=True)
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.04, 0.99), "ncols": 2}
     axes.legend(fontsize=18, handlelength=1.2, columnspacing=1.2, **place)
+
+
+def _colors(stories: list[Story]) -> list[str]:
+    return [COLORS[place] for place in places([story.strategy for story in stories])]
 
 
 def _draw_scale(figure: Figure, left: float, width: float, colormap: Colormap, texts: tuple[str, str, str]) -> None:

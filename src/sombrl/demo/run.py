@@ -1,4 +1,4 @@
-"""`sombrl demo`: optimistic against greedy on sparse MountainCar; a table, a picture and a page."""
+"""`sombrl demo`: optimistic against greedy on sparse MountainCar; a table, a picture, a film and a page."""
 
 import dataclasses
 import shutil
@@ -26,13 +26,14 @@ CONFIG = GPICEMConfig(
 
 
 def demo(out: Path, *, seeds: int, episodes: int, jobs: int | None = None) -> None:
-    """Train both strategies in `out`, print the comparison and write demo.png and index.html there."""
+    """Train both strategies in `out`, print the comparison and write demo.png, demo.gif and index.html there."""
     out = Path(out)
     settings = run_config(seeds, episodes)  # refuses impossible numbers before anything is touched
     at_once = processes(jobs, len(STRATEGIES))
     with drawing("the demo"):
         pass  # without matplotlib it would fail after the training
-    from sombrl.demo.page import write_page  # here, because both need matplotlib
+    from sombrl.demo.film import write_film  # here, because all three need matplotlib
+    from sombrl.demo.page import write_page
     from sombrl.demo.picture import draw_picture
 
     _make_room(out)
@@ -40,13 +41,14 @@ def demo(out: Path, *, seeds: int, episodes: int, jobs: int | None = None) -> No
     stories = train_strategies(out, [config_of(name) for name in STRATEGIES], settings, command, at_once)
     outcomes = [Outcome.of(story) for story in stories]
     print(text_table(outcomes))
-    picture, page = out / "demo.png", out / "index.html"
+    picture, film, page = out / "demo.png", out / "demo.gif", out / "index.html"
     try:
         draw_picture(picture, stories, outcomes)
+        write_film(film, stories)
         write_page(page, stories, outcomes, command, settings, config_of(STRATEGIES[0]))
     except OSError as error:
         raise RunFault(f"cannot write in {out}: {error.strerror or error}.") from error
-    print(f"\npicture  {picture.resolve()}\npage     {page.resolve()}")
+    print(f"\npicture  {picture.resolve()}\nfilm     {film.resolve()}\npage     {page.resolve()}")
 
 
 def config_of(strategy: str) -> GPICEMConfig:
@@ -78,7 +80,7 @@ def _make_room(out: Path) -> None:
                     shutil.rmtree(out / strategy)
         if (out / TRAINING).is_dir():
             shutil.rmtree(out / TRAINING)
-        for name in ("demo.png", "index.html"):
+        for name in ("demo.png", "demo.gif", "index.html"):
             (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise RunFault(f"cannot use {out}: {error.strerror or error}.") from error

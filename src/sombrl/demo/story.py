@@ -153,4 +153,4 @@ def _interval(median: float, worst: float, best: float) -> str:
 
 
 def _round(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"
+    return (f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}").replace("-", "−")

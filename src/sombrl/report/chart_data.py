@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from sombrl.report.aggregate import STATISTICS, Aggregate
-from sombrl.report.comparison import ORDER, Comparison, exploration
+from sombrl.report.comparison import Comparison
 from sombrl.report.curves import curve
 from sombrl.report.measures import EXPLORATION_CHARTS, REGRET_CHARTS, SmallChart
 from sombrl.report.tasks import ByMethod, Task
+from sombrl.runs.colors import places
 
 SMALL_POINTS = 50
 """The most points of a curve in a small chart."""
@@ -19,7 +20,7 @@ def chart_data(comparison: Comparison, overall: Aggregate | None) -> dict[str, A
     return {
         "name": comparison.name,
         "methods": methods,
-        "looks": _looks(methods),
+        "looks": places(methods),
         "tasks": [_task(comparison, task) for task in comparison.tasks],
         "profile": None if overall is None else _profiles(methods, overall),
         "aggregate": None if overall is None else _statistics(methods, overall),
@@ -84,18 +85,3 @@ def _statistics(methods: list[str], overall: Aggregate) -> list[dict[str, Any]]:
         }
         for name in STATISTICS
     ]
-
-
-def _looks(methods: list[str]) -> list[int]:
-    """The place of each method in the palette: known explorations have theirs, others take what is free."""
-    taken: dict[str, int] = {}
-    for method in methods:
-        last = exploration(method)
-        place = max(ORDER.index(last) - 1, 0) if last in ORDER else None  # sombrl is optimistic
-        if place is not None and place not in taken.values():
-            taken[method] = place
-    free = (place for place in range(len(methods) + len(ORDER)) if place not in taken.values())
-    for method in methods:
-        if method not in taken:
-            taken[method] = next(free)
-    return [taken[method] for method in methods]

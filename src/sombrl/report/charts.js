@@ -15,11 +15,24 @@ const charts = (() => {
   };
   const colour = (look) => `var(--m${look % COLOURS})`;
   const dash = (look) => DASHES[(look + Math.floor(look / COLOURS)) % DASHES.length];
+  // A place on an axis.
   const short = (value) => {
     if (value === null || value === undefined) return "–";
     const size = Math.abs(value);
     if (size !== 0 && (size >= 1e6 || size < 1e-3)) return value.toExponential(1).replace("-", "−");
     return value.toLocaleString("en", { maximumSignificantDigits: size >= 1000 ? 5 : 3 }).replace("-", "−");
+  };
+  // A measured number, written as in the tables; as many decimals as a number of the size of `like` has.
+  const number = (value, like = value) => {
+    if (value === null || value === undefined) return "–";
+    const size = Math.abs(like), digits = size > 0 && size < 0.1 ? Math.min(9, 1 - Math.floor(Math.log10(size)))
+      : size >= 100 ? 0 : size >= 10 ? 1 : 2;
+    return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
+  };
+  const interval = (value, low, high) => {
+    if (low === null || low === undefined) return number(value);
+    const like = Math.max(...[value, low, high].map(Math.abs));
+    return `${number(value, like)} [${number(low, like)}, ${number(high, like)}]`;
   };
   // The ticks of an axis in one unit: 8k and 12k, or 800 and 1,200. On a log axis, where sizes differ, each has its own.
   const tickTexts = (ticks, log = false) => {
@@ -148,11 +161,10 @@ const charts = (() => {
         let n = curve.x.length - 1;
         while (n > 0 && curve.x[n] > here) n--;
         if (curve.x[n] > here || curve.y[n] === null || (n === curve.x.length - 1 && here > curve.x[n] * 1.02)) continue;
-        const ends = curve.low && curve.low[n] !== null ? ` [${short(curve.low[n])}, ${short(curve.high[n])}]` : "";
         const seeds = curve.n === undefined ? "" : Array.isArray(curve.n) ? curve.n[n] : curve.n;
         const line = make("div", {}, tip);
         make("i", { style: `background: ${colour(curve.look)}` }, line);
-        const text = `${curve.name} ${short(curve.y[n])}${ends}${seeds ? ` · ${seeds} seed${seeds > 1 ? "s" : ""}` : ""}`;
+        const text = `${curve.name} ${interval(curve.y[n], curve.low?.[n], curve.high?.[n])}${seeds ? ` · ${seeds} seed${seeds > 1 ? "s" : ""}` : ""}`;
         line.append(text);
         lines.push(text);
       }
@@ -186,7 +198,7 @@ const charts = (() => {
     make("figcaption", {}, figure, statistic.name + (statistic.name === "optimality gap" ? " (less is better)" : ""));
     const rows = statistic.rows.filter((row) => !hidden.has(row[0]));
     const width = Math.max(200, figure.clientWidth), height = 32 * rows.length + 30;
-    const said = rows.map((row) => `${comparison.methods[row[0]]} ${short(row[1])}`).join(", ");
+    const said = rows.map((row) => `${comparison.methods[row[0]]} ${interval(...row.slice(1))}`).join(", ");
     const svg = make("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
       "aria-label": `${statistic.name}: ${said}` }, figure);
     if (!rows.length) return;

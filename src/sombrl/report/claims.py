@@ -6,10 +6,11 @@ from typing import Literal
 import numpy as np
 
 from sombrl.report import statistics
-from sombrl.report.comparison import Comparison, exploration
+from sombrl.report.comparison import Comparison
 from sombrl.report.statistics import ENOUGH, Estimate
 from sombrl.report.tasks import Task
 from sombrl.report.wording import interval_text
+from sombrl.runs.colors import exploration
 
 PROPOSED = ("optimistic", "sombrl")
 """Explorations that the claims are about, if exactly one method uses one of them."""

@@ -6,9 +6,7 @@ from sombrl.report.loading import FRAMES, Key, Record, Source
 from sombrl.report.tasks import Task, tasks_of
 from sombrl.report.variants import named_apart
 from sombrl.report.wording import listed
-
-ORDER = ("optimistic", "sombrl", "hucrl", "pets", "greedy", "random", "thompson")
-"""Methods that come first, and keep their colours from page to page."""
+from sombrl.runs.colors import ORDER, exploration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +21,12 @@ class Comparison:
     labels: dict[str, str]
     """The method's name for each run folder."""
     notes: list[str]
+
+    @property
+    def size(self) -> tuple[bool, int]:
+        """Whether methods are compared, and by how many runs: the largest comparison is shown first."""
+        runs = sum(len(scores) for task in self.tasks for scores in task.finals.values())
+        return len(self.scored) > 1, runs
 
     @property
     def scored(self) -> list[str]:
@@ -42,11 +46,6 @@ def rank(method: str) -> tuple[int, str]:
     """The place of a method: known explorations first, then by name."""
     last = exploration(method)
     return (ORDER.index(last) if last in ORDER else len(ORDER), method)
-
-
-def exploration(method: str) -> str:
-    """The exploration in a method's name: greedy in `mbpo/greedy bonus_weight=1`."""
-    return method.split(" ")[0].split("/")[-1]
 
 
 def _compare(name: str, group: list[Source]) -> Comparison:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from string import Template
 from typing import Any
 
+from sombrl.runs.colors import ON_BLACK, ON_WHITE
+
 
 class Html(str):
     """Markup that stands as it is. Any other text is escaped."""
@@ -56,6 +58,15 @@ def fold(title: str, content: str) -> str:
 def asset(name: str, package: str = "sombrl.report") -> str:
     """A file that lies beside the source."""
     return importlib.resources.files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def style() -> str:
+    """The style sheet of a page, with the colours of the methods as --m0, --m1, …"""
+    palettes = {"light": ON_WHITE, "dark": ON_BLACK}
+    variables = {
+        name: " ".join(f"--m{n}: {color};" for n, color in enumerate(colors)) for name, colors in palettes.items()
+    }
+    return fill(asset("page.css"), variables)
 
 
 def fill(template: str, fields: Mapping[str, object]) -> str:

@@ -3,7 +3,7 @@
 (() => {
   const { make, colour, dash, short, lineChart, dotChart } = charts;
   const data = JSON.parse(document.getElementById("data").textContent);
-  const defaults = { c: "0", t: "", x: data.axis, y: "i", log: "", seeds: "", off: "", theme: "" };
+  const defaults = { c: String(data.first), s: document.querySelector("#scale option")?.value ?? "", v: "", t: "", x: data.axis, y: "i", log: "", seeds: "", off: "", theme: "" };
   const state = { ...defaults };
   const $ = (id) => document.getElementById(id);
   const choices = [["axis", "x"], ["line", "y"]].flatMap(([name, key]) =>
@@ -13,7 +13,7 @@
     Object.assign(state, defaults);
     for (const [name, value] of new URLSearchParams(location.hash.slice(1)))
       if (name in defaults) state[name] = value;
-    if (!data.comparisons[state.c]) state.c = "0";
+    if (!data.comparisons[state.c]) state.c = defaults.c;
   };
   const write = () => {
     const kept = Object.entries(state).filter(([name, value]) => value !== defaults[name]);
@@ -96,8 +96,17 @@
     $("theme").setAttribute("aria-label", `Colours: ${state.theme || "system"}; press to change`);
   };
 
+  // The verdicts of one scale: sentences of a quick run and of a thorough one are not counted together.
+  const verdicts = () => {
+    $("scale").value = state.s;
+    if ($("scale").value !== state.s) $("scale").value = state.s = defaults.s;
+    for (const part of document.querySelectorAll("[data-scale]")) part.hidden = part.dataset.scale !== state.s;
+    $("verdicts").open = !!state.v;
+  };
+
   const show = () => {
     theme();
+    verdicts();
     const comparison = data.comparisons[state.c];
     if (!comparison) return;
     $("comparison").value = state.c;
@@ -125,6 +134,8 @@
       $("figures").scrollIntoView();
       $("figures").focus({ preventScroll: true });
     });
+    $("scale").addEventListener("change", (event) => change({ s: event.target.value }));
+    $("verdicts").addEventListener("toggle", (event) => { state.v = event.target.open ? "1" : ""; write(); });
     $("theme").addEventListener("click", () => change({ theme: { "": "dark", dark: "light", light: "" }[state.theme] ?? "" }));
     addEventListener("hashchange", () => { read(); show(); });
     let wide = document.body.clientWidth, later = 0;
@@ -134,7 +145,7 @@
       clearTimeout(later);
       later = setTimeout(show, 80);
     });
-    addEventListener("beforeprint", () => { for (const fold of document.querySelectorAll("details")) fold.open = fold.closest("[hidden]") === null; });
+    addEventListener("beforeprint", () => { for (const fold of document.querySelectorAll(".comparison:not([hidden]) details")) fold.open = true; });
   };
 
   // A page that is being rewritten reads itself again, but not under the reader's hands.

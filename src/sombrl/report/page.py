@@ -11,10 +11,10 @@ from sombrl.errors import SombrlError
 from sombrl.report import details, sections, verdicts
 from sombrl.report.aggregate import Aggregate, aggregate
 from sombrl.report.chart_data import chart_data
-from sombrl.report.claims import Claim, claims
+from sombrl.report.claims import claims
 from sombrl.report.comparison import Comparison, compare
 from sombrl.report.loading import Found, find
-from sombrl.report.markup import asset, bullet_list, fill, script_json
+from sombrl.report.markup import asset, bullet_list, fill, fold, script_json, style
 from sombrl.report.media import Medium, embed
 from sombrl.report.provenance import caveats
 from sombrl.report.wording import count
@@ -60,17 +60,15 @@ def page(found: Found, *, axis: Axis = "frames", title: str | None = None, reloa
     """The whole page. With `reload_s`, it reads itself again every so many seconds."""
     comparisons = compare(found.sources)
     media = {medium.path: medium for medium in embed(file for source in found.sources for file in source.media)}
-    data, verdict_rows, parts = [], [], []
-    every_claim: list[Claim] = []
-    for index, comparison in enumerate(comparisons):
-        own_claims, warning = claims(comparison)
-        every_claim += own_claims
+    judged: list[verdicts.Judged] = [(comparison, *claims(comparison)) for comparison in comparisons]
+    data, parts = [], []
+    for index, (comparison, own_claims, warning) in enumerate(judged):
         overall = aggregate(comparison)
         own_media = [media[file] for source in comparison.sources for file in source.media]
         data.append(chart_data(comparison, overall))
-        verdict_rows.append(verdicts.verdict_rows(index, comparison, own_claims, warning))
-        above = own_claims if len(comparisons) > 1 else []  # the claims of a page's only comparison stand just above
-        parts.append(_section(index, comparison, data[-1]["tasks"], overall, above, own_media))
+        own = verdicts.own_verdicts(comparison, own_claims, warning)
+        parts.append(_section(index, comparison, data[-1]["tasks"], overall, own, own_media))
+    summaries, scales, every_verdict = verdicts.all_verdicts(judged)
     fields = {
         "title": html.escape(title or (comparisons[0].name if len(comparisons) == 1 else "Comparison of methods")),
         "what": html.escape(_contents(found, comparisons)),
@@ -79,17 +77,19 @@ def page(found: Found, *, axis: Axis = "frames", title: str | None = None, reloa
         "live": "" if reload_s is None else LIVE_MARK,
         "reload": reload_s or 0,
         "noscript": f'<noscript><meta http-equiv="refresh" content="{reload_s}"></noscript>' if reload_s else "",
-        "verdicts": "".join(verdict_rows),
-        "summary": verdicts.summary(every_claim),
-        "claims": verdicts.reading_note(every_claim),
-        "skipped": _sentences("Skipped", [f"{path}: {reason}" for path, reason in found.skipped]),
+        "several": "" if len(comparisons) > 1 and every_verdict else "hidden",
+        "summaries": summaries,
+        "scales": scales,
+        "choice": "" if scales.count("<option") > 1 else "hidden",
+        "verdicts": every_verdict,
+        "skipped": _skipped(found),
         "options": "".join(
             f'<option value="{n}">{html.escape(comparison.name)}</option>' for n, comparison in enumerate(comparisons)
         ),
         "sections": "".join(parts),
-        "style": asset("page.css"),
+        "style": style(),
         "script": asset("charts.js") + asset("page.js"),
-        "data": script_json({"axis": axis, "comparisons": data}),
+        "data": script_json({"axis": axis, "first": _largest(comparisons), "comparisons": data}),
     }
     return fill(asset("page.html"), fields)
 
@@ -111,10 +111,10 @@ def _section(
     comparison: Comparison,
     tasks: list[dict[str, Any]],
     overall: Aggregate | None,
-    own_claims: list[Claim],
+    own: str,
     media: list[Medium],
 ) -> str:
-    """A comparison: headings, tables and the places for its charts; with the claims that are not just above it."""
+    """A comparison: headings, tables and the places for its charts, with its own verdicts."""
     charts = {"regret": "Regret and average reward", "explore": "Exploration and calibration"}
     tables = {
         "Sample efficiency": sections.efficiency_table(comparison),
@@ -127,7 +127,7 @@ def _section(
     fields = {
         "index": index,
         "name": html.escape(comparison.name),
-        "claims": bullet_list(claim.sentence for claim in own_claims) if own_claims else "",
+        "verdicts": own,
         "caveats": _sentences("Read with care", caveats(comparison)),
         "tasks": sections.task_options(comparison.tasks),
         "curves": "" if comparison.tasks else "hidden",
@@ -143,6 +143,19 @@ def _section(
         "tables": "".join(f"<h3>{heading}</h3>{content}" for heading, content in tables.items() if content),
     }
     return fill(asset("comparison.html"), fields)
+
+
+def _largest(comparisons: Sequence[Comparison]) -> int:
+    """The comparison that is shown first: the one with the most runs. Their order is that of their names."""
+    return max(range(len(comparisons)), key=lambda index: comparisons[index].size, default=0)
+
+
+def _skipped(found: Found) -> str:
+    """What could not be read, behind one line."""
+    if not found.skipped:
+        return ""
+    reasons = bullet_list(f"{path}: {reason}" for path, reason in found.skipped)
+    return f'<div id="skipped">{fold(f"Skipped: {len(found.skipped)} that cannot be read", reasons)}</div>'
 
 
 def _sentences(heading: str, sentences: Sequence[str]) -> str:

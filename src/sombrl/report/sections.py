@@ -1,25 +1,29 @@
 """The tables of scores. They are whole without JavaScript; charts come on top."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from sombrl.report import statistics
 from sombrl.report.aggregate import STATISTICS, Aggregate
 from sombrl.report.comparison import Comparison
 from sombrl.report.efficiency import SHARES, frames_to_reach
 from sombrl.report.markup import Html, number_cell, row, table, text
+from sombrl.report.statistics import Estimate, Point
 from sombrl.report.tasks import LAST, Task
-from sombrl.report.wording import count, estimate_texts, interval_text, known, number
+from sombrl.report.wording import count, estimate_texts, known, number
 
 
 def final_scores(comparison: Comparison) -> str:
-    """Final scores in the task's own units: IQM with its interval, the best in bold."""
+    """Final scores in the task's own units: IQM with its interval; in bold the best where it is clearly so."""
     methods = comparison.scored
     rows = [
         row(task.name, *_final_cells(task, methods), small=f"{task.measure.label} at {task.end:,.0f} {task.axis}")
         for task in comparison.tasks
     ]
     caption = (
-        "Interquartile mean over seeds [95 % interval], in the task's own units, the best in bold. A seed's score is "
+        "Interquartile mean over seeds [95 % interval], in the task's own units, in bold where no other interval "
+        "overlaps that of the best. A seed's score is "
         f"its mean over the last {100 * LAST:.0f} % of the frames, or the last value of one that sums up."
     )
     return table(caption, ["task", *methods], rows)
@@ -86,19 +90,37 @@ def task_options(tasks: Sequence[Task]) -> str:
 
 
 def _final_cells(task: Task, methods: Sequence[str]) -> list[str]:
-    means = {method: float(statistics.trimmed_mean(task.oriented(method))) for method in task.finals}
-    best = max(means.values(), default=0.0)
+    found = {method: _final(values) for method, values in task.finals.items()}
+    best = clearly_best(found, task.measure.higher)
     cells: list[str] = []
     for method in methods:
-        if method not in task.finals:
+        if method not in found:
             cells.append("–")
             continue
-        values = task.finals[method]
-        shown, ends = number(float(statistics.trimmed_mean(values))), ""
-        if len(values) >= statistics.ENOUGH:
-            shown, _, ends = interval_text(*statistics.estimate(statistics.iqm, [values])).partition(" ")
-        cells.append(number_cell(Html(f"<b>{shown}</b>") if means[method] == best else shown, ends))
+        shown, ends = estimate_texts(found[method])
+        cells.append(number_cell(Html(f"<b>{shown}</b>") if method == best else shown, ends))
     return cells
+
+
+def _final(scores: np.ndarray) -> Estimate | Point:
+    if len(scores) >= statistics.ENOUGH:
+        return statistics.estimate(statistics.iqm, [scores])
+    return float(statistics.trimmed_mean(scores)), None, None
+
+
+def clearly_best(found: Mapping[str, Estimate | Point], higher: bool = True) -> str | None:
+    """The best of several methods if its interval overlaps no other's; None where some method has no interval."""
+    if len(found) < 2:
+        return None
+    sign = 1 if higher else -1
+    ends: dict[str, tuple[float, float]] = {}
+    for method, (_, low, high) in found.items():
+        if low is None or high is None:
+            return None
+        worse, better = sorted((sign * low, sign * high))
+        ends[method] = (worse, better)
+    best = max(ends, key=lambda method: ends[method])
+    return best if all(ends[best][0] > better for method, (_, better) in ends.items() if method != best) else None
 
 
 def _improvement_cell(found: Aggregate, ours: str, theirs: str) -> str:

@@ -1,38 +1,58 @@
-"""The first part of the page: every claim with the interval behind it."""
+"""What the numbers say: every claim with the interval behind it; of one comparison, or of all, by scale."""
 
 from collections.abc import Sequence
 
 from sombrl.report.claims import Claim
 from sombrl.report.comparison import Comparison
-from sombrl.report.markup import text
+from sombrl.report.markup import Html, bullet_list, text
 from sombrl.report.statistics import Estimate
 from sombrl.report.wording import count, estimate_texts, interval_text
 
 GLYPHS = {"better": "▲", "worse": "▼", "level": "≈", "few": "·"}
 MEANINGS = {"better": "better", "worse": "worse", "level": "no difference", "few": "too few seeds"}
+SCALES = ("paper", "small", "smoke")
+"""Scales of experiments, in the order in which they are offered; what has none is `other`."""
+AXIS = Html('difference<span class="ticks" aria-hidden="true"><i>−1</i><i>0</i><i>1</i></span>')
+"""The head of the bars: their axis. A span, because a narrow page stretches the bars and must not stretch the text."""
+Judged = tuple[Comparison, Sequence[Claim], str | None]
+"""A comparison, what is claimed of it, and a warning."""
 
 
-def verdict_rows(index: int, comparison: Comparison, claims: Sequence[Claim], warning: str | None) -> str:
-    """The claims of a comparison as a table body."""
-    tasks, measures = comparison.tasks, dict.fromkeys(task.measure.label for task in comparison.tasks)
-    what = f"{count(len(tasks), 'task')} · {', '.join(measures) or 'no measure'}"
-    rows = [
-        f'<tr class="name"><th colspan="4" scope="rowgroup"><a href="#c={index}" data-open="{index}">'
-        f"{text(comparison.name)}</a> <small>{text(what)}</small></th></tr>",
-        *map(_claim_row, claims),
-    ]
+def own_verdicts(comparison: Comparison, claims: Sequence[Claim], warning: str | None) -> str:
+    """The claims of one comparison, below its charts."""
     if not claims:
         why = "One method: nothing to compare it with." if len(comparison.methods) == 1 else "Nothing can be compared."
-        rows.append(f'<tr class="few"><th scope="row" colspan="4">{why}</th></tr>')
-    if warning:
-        rows.append(f'<tr class="warning"><td colspan="4">{text(warning)}</td></tr>')
-    return f"<tbody>{''.join(rows)}</tbody>"
+        return f"<p>{why}</p>"
+    after = bullet_list([warning]) if warning else ""
+    rows = "".join(map(_claim_row, claims))
+    return f'{_table(f"<tbody>{rows}</tbody>")}<p class="quiet">{reading_note(claims)}</p>{after}'
+
+
+def all_verdicts(judged: Sequence[Judged]) -> tuple[str, str, str]:
+    """Of all comparisons with claims: a summary per scale, the choices of a scale, and the table."""
+    by_scale: dict[str, list[Claim]] = {}
+    bodies = []
+    for index, (comparison, claims, warning) in enumerate(judged):
+        if claims:
+            by_scale.setdefault(scale(comparison), []).extend(claims)
+            bodies.append(_body(index, comparison, claims, warning))
+    scales = [name for name in (*SCALES, "other") if name in by_scale]
+    named = len(scales) > 1
+    summaries = "".join(
+        f'<p data-scale="{name}">{f"<b>{name}</b>: " if named else ""}{summary(by_scale[name])}</p>' for name in scales
+    )
+    options = "".join(f'<option value="{name}">{name}</option>' for name in scales)
+    return summaries, options, _table("".join(bodies)) if bodies else ""
+
+
+def scale(comparison: Comparison) -> str:
+    """The scale of an experiment, which is at the end of its name."""
+    last = comparison.name.removesuffix(" (cells)").rpartition(" · ")[2]
+    return last if last in SCALES else "other"
 
 
 def summary(claims: Sequence[Claim]) -> str:
     """How the claims fall, in one sentence."""
-    if not claims:
-        return ""
     meanings = {
         "better": "the first method is better",
         "worse": "it is worse",
@@ -47,14 +67,34 @@ def summary(claims: Sequence[Claim]) -> str:
 
 def reading_note(claims: Sequence[Claim]) -> str:
     """How the signs are meant, and how far to trust them."""
-    if not claims:
-        return ""
     few = " Intervals from five seeds or fewer are too narrow: trust them less than 95 %."
     return (
         "A sign says where the 95 % interval of the difference lies: above 0, below it or around it. Each interval "
         "stands for itself: of twenty claims with nothing behind them, one will look as if there were something."
         f"{few if min(claim.seeds[0] for claim in claims) <= 5 else ''}"
     )
+
+
+def _table(bodies: str) -> str:
+    heads = "".join(f'<th scope="col">{text(head)}</th>' for head in ("claim", AXIS, "P(better)", "tasks × seeds"))
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="What the numbers say"><table class="verdicts">'
+        f"<thead><tr>{heads}</tr></thead>{bodies}</table></div>"
+    )
+
+
+def _body(index: int, comparison: Comparison, claims: Sequence[Claim], warning: str | None) -> str:
+    """The claims of a comparison, below its name."""
+    tasks, measures = comparison.tasks, dict.fromkeys(task.measure.label for task in comparison.tasks)
+    what = f"{count(len(tasks), 'task')} · {', '.join(measures)}"
+    rows = [
+        f'<tr class="name"><th colspan="4" scope="rowgroup"><a href="#c={index}" data-open="{index}">'
+        f"{text(comparison.name)}</a> <small>{text(what)}</small></th></tr>",
+        *map(_claim_row, claims),
+    ]
+    if warning:
+        rows.append(f'<tr class="warning"><td colspan="4">{text(warning)}</td></tr>')
+    return f'<tbody data-scale="{scale(comparison)}">{"".join(rows)}</tbody>'
 
 
 def _claim_row(claim: Claim) -> str:

@@ -27,9 +27,12 @@ def interval_text(value: float, low: float, high: float) -> str:
 
 
 def estimate_texts(found: Estimate | Point) -> tuple[str, str]:
-    """Two decimals of an estimate and of its ends: 0.21 and [0.12, 0.30], or nothing where there is no interval."""
+    """An estimate and its ends: 0.21 and [0.12, 0.30], or nothing where there is no interval."""
     value, low, high = found
-    return _two(value), "" if low is None or high is None else f"[{_two(low)}, {_two(high)}]"
+    if low is None or high is None:
+        return number(value), ""
+    shown, _, ends = interval_text(value, low, high).partition(" ")
+    return shown, ends
 
 
 def count(n: int, what: str) -> str:
@@ -41,7 +44,3 @@ def listed(words: Iterable[str]) -> str:
     """A, b and c."""
     *head, last = words
     return f"{', '.join(head)} and {last}" if head else last
-
-
-def _two(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")

@@ -10,12 +10,12 @@ import numpy as np
 
 from sombrl.optional import require
 from sombrl.records import RunFault, SombrlError
+from sombrl.runs.colors import COLORS as COLORS
+from sombrl.runs.colors import places
 from sombrl.storage.files import check_new, refuse_links
 from sombrl.storage.results import readable
 from sombrl.storage.run_folder import RunFolder
 
-COLORS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
-"""Okabe and Ito's: distinct for every kind of colour vision."""
 DASHES = ("-", "--", ":", "-.")  # when there are more runs than colours
 RETURN = "rollout/ep_rew_mean"
 PANELS = (
@@ -119,10 +119,11 @@ def _figure(folders: list[RunFolder], tables: list[list[dict[str, Any]]]) -> Any
     grid = figure.add_gridspec(2 if panels else 1, max(1, len(panels)), height_ratios=[1.7, 1][: 1 + bool(panels)])
     main = figure.add_subplot(grid[0, :])
     small = [figure.add_subplot(grid[1, i]) for i in range(len(panels))]
-    for i, (rows, label) in enumerate(zip(tables, _labels(folders), strict=True)):
+    labels = _labels(folders)
+    for rows, label, place in zip(tables, labels, places(labels), strict=True):
         look: dict[str, Any] = {
-            "color": COLORS[i % len(COLORS)],
-            "dash": DASHES[i // len(COLORS) % len(DASHES)],
+            "color": COLORS[place % len(COLORS)],
+            "dash": DASHES[place // len(COLORS) % len(DASHES)],
         }
         draw_curve(main, *curves(rows, RETURN), label=label, **look)
         for axes, (metric, _) in zip(small, panels, strict=True):
