@@ -1,4 +1,4 @@
-"""Strict flags for every test: shapes checked, no silent promotion, no key used twice, warnings are errors."""
+"""Strict flags for every test: shapes checked, no silent promotion, warnings are errors; often no key used twice."""
 
 import atexit
 import gc
@@ -29,7 +29,12 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_debug_key_reuse", True)
+
+
+def pytest_configure(config):
+    """No key is used twice. `make test` leaves this check, a tenth of its time, to `make test-all`."""
+    jax.config.update("jax_debug_key_reuse", "not thorough" not in config.option.markexpr)
+
 
 # Where arrays are at home. Elsewhere checking every call would take a fifth of the suite's time and see no shape.
 SHAPED = ("controllers", "dreamer", "dynamics", "envs", "exploration", "networks", "theory", "training")

@@ -306,7 +306,8 @@ def test_the_own_environment_of_the_page_is_found_from_its_folder(capsys, tmp_pa
     gymnasium.registry.pop("Parking-v0")
 
 
-@pytest.mark.parametrize("scale", ["small", pytest.param("paper", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("scale", ["small", "paper"])
 def test_the_laboratorys_tables_are_those_of_the_results(scale):
     rows = [dataclasses.asdict(row) for row in read_rows(ROOT / "results" / "theory-lab" / f"{scale}.csv")]
     assert rows and markdown(rows).strip() in (ROOT / "docs" / "lab.md").read_text()

@@ -82,6 +82,7 @@ def test_unsupervised_is_optimism_on_a_task_that_pays_nothing():
         assert np.array_equal(a, b)
 
 
+@pytest.mark.thorough
 def test_thompson_without_uncertainty_is_greedy_within_the_noise_of_the_draw():
     """On a posterior that is sure, a drawn function is the mean."""
     gp = learner(noise_std=1e-3, kernel="linear", fit_steps=0)

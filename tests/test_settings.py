@@ -82,6 +82,7 @@ def test_the_uncertainty_rule_ends_a_chunk_at_its_sum():
     assert lengths[0] == 2  # under the prior every step is √3 = 1.73, and 2·√3 > 3
 
 
+@pytest.mark.thorough
 def test_unsupervised_is_the_strategy_of_that_name_in_episodes():
     """λ → ∞: the setting with any λ, and the strategy without the setting, make the same decisions."""
     setting = small(setting="unsupervised", explore="optimistic", bonus_weight=1.0).learn(12)

@@ -22,6 +22,7 @@ PAIR = Decoupled(SAC(3, TINY))
 OBS = f32([0.3, -0.2, 1.1])
 
 
+@pytest.mark.thorough
 def test_each_is_what_sac_learns_alone():
     replay, mdp = random_replay(), uncertain()
     start = PAIR.init(mdp, key=jr.key(0))

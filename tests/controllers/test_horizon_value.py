@@ -187,6 +187,7 @@ def test_predictions_that_are_not_finite_lead_nowhere():
     assert np.all(np.isfinite(value.values)) and np.all(np.isfinite(value.actions))
 
 
+@pytest.mark.thorough
 def test_it_is_fitted_again_when_there_is_a_tenth_more_data():
     fitter = ValueFit(CONFIG, DISCOUNT, None, 20, 1, 1)
     improve = eqx.filter_jit(fitter.improve)
@@ -207,6 +208,7 @@ def test_its_plan_goes_to_the_goal():
     np.testing.assert_array_equal(value.propose(line(), f32([0.0]), 12)[0], np.ones((12, 1)))
 
 
+@pytest.mark.thorough
 def test_the_search_starts_with_the_better_plan():
     mdp, value = line(), fitted(line(), visited(GRID))
     for warm in (jnp.zeros((5, 1), jnp.float32), jnp.ones((5, 1), jnp.float32)):

@@ -82,6 +82,7 @@ def test_judged_by_the_reward_and_the_bonus():
     np.testing.assert_allclose(value, 3 * (-0.25 + 2.0 * 0.3), rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_judging_stops_where_the_task_ends():
     """x = 1, ½, ¼: with the limit at 0.4 the first decision ends it."""
     controller, mdp = search(), world(action_dim=1, limit=0.4)
@@ -137,6 +138,7 @@ def test_without_a_bonus_it_is_greedy_exactly():
     assert not np.array_equal(plain, numbers(*found(search(), uncertain(action_dim=1))))
 
 
+@pytest.mark.thorough
 def test_the_best_snapshot_is_driven():
     controller, mdp = search(), world(action_dim=1)
     state, metrics = found(controller, mdp)

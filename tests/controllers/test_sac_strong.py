@@ -212,7 +212,8 @@ def test_weighted_errors():
     np.testing.assert_allclose(loss, np.mean(weight * np.sum((np.asarray(q) - reward) ** 2, axis=0)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("critic", ["plain", pytest.param("simba", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("critic", ["plain", "simba"])
 def test_critics_with_bins_begin_at_zero_and_learn_by_cross_entropy(critic):
     config = replace(TINY, critic=critic, critic_output="bins", imagined="none", init_temperature=1e-6)
     sac, mdp, replay = SAC(3, config), world(), random_replay()

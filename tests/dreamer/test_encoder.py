@@ -72,6 +72,7 @@ def test_images_by_name_through_convolution_norm_and_silu(cnn, key):
     np.testing.assert_allclose(tokens[16:], image.ravel(), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cnn", ["head", "paper"])
 def test_small_images_are_halved_once_less(cnn, key):
     """They lack the outermost stage of the larger ones, and the decoder's last one."""

@@ -187,6 +187,7 @@ def test_appending_equals_conditioning_from_scratch():
     np.testing.assert_allclose(np.asarray(a.epistemic_std), np.asarray(b.epistemic_std), atol=1e-3)
 
 
+@pytest.mark.thorough
 def test_fit_lowers_held_out_loss_and_std_is_larger_far_away():
     def held_out(steps):
         gp = learner(fit_steps=steps, lengthscale=0.3)

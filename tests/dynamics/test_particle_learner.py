@@ -93,6 +93,7 @@ def particles(shift=0.0, noise=0.0) -> Particles:
     return Particles(networks, start.raw_noise + noise, start.statistics)
 
 
+@pytest.mark.thorough
 def test_the_judgement_by_hand():
     rows = Rows.of(DATA, Curve(), 5)
     ours = particles()
@@ -109,6 +110,7 @@ def test_the_judgement_by_hand():
     np.testing.assert_allclose(float(answer["model/noise"]), float(ours.noise_std[0]), rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_the_better_particles_are_kept_and_what_is_not_finite_loses():
     rows = Rows.of(DATA, Curve(), 5)
     first = _Best.none(particles(9.0)).or_better(particles(), rows)

@@ -115,6 +115,7 @@ def test_spread_is_that_of_sampled_targets(frame):
     assert np.isfinite(slope).all()
 
 
+@pytest.mark.thorough
 def test_the_heading_comes_back_to_the_unit_circle():
     obs, action, _ = transitions(1, 3)
     off = f32([0, 0, 0.3, -0.2, 0, 0, 0])

@@ -68,6 +68,7 @@ def test_a_run_resumes_with_the_same_pictures(drawing):
     envs.close(), fresh.close()
 
 
+@pytest.mark.thorough
 def test_workers_draw_the_same(drawing):
     serial, apart = (make_envs(CART, [0, 1], env_kwargs={"size": 16}, workers=workers) for workers in (0, 2))
     assert np.array_equal(serial.reset(0), apart.reset(0))

@@ -223,6 +223,7 @@ def test_the_scale_without_data():
     assert float(reward_scale(STILL, Paid(), Replay.empty(8, 1, 1), 1)) == 100.0
 
 
+@pytest.mark.thorough
 def test_the_theoretical_lambda_is_in_reward():
     plain, ranges = (small(schedule="theoretical", bonus_weight_units=units).learn(12) for units in ("reward", "range"))
     np.testing.assert_array_equal(plain.state.replay.data.action, ranges.state.replay.data.action)

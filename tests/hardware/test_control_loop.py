@@ -57,6 +57,7 @@ def test_ticks_are_due_by_the_clock_and_lateness_does_not_add_up():
     assert episode.timing()["work_p50_ms"] == pytest.approx(12.0)
 
 
+@pytest.mark.thorough
 def test_a_busy_process_beside_it_does_not_hold_it_up():
     """Two learners' worth of load on the machine: the loop has its ticks, and never waits for anybody."""
     command = [sys.executable, "-c", "import os\nos.nice(10)\nwhile True: sum(range(1000))"]

@@ -78,6 +78,7 @@ def test_a_run_that_has_ended_says_so_and_goes_on_when_told_to(tmp_path, capsys)
     assert len(reproducible_rows(path)) == 4
 
 
+@pytest.mark.thorough
 def test_a_run_whose_bounds_are_apart_goes_on(tmp_path, capsys):
     path = tmp_path / "run"
     main([*TRAIN, "--episodes", "2", "--stop-when-gap", "1e-9", "--out", str(path)])

@@ -137,7 +137,8 @@ def offline_reference(tmp_path_factory, environment):
     return reproducible_rows(folder / "run")
 
 
-@pytest.mark.parametrize("decision", [1, pytest.param(20, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("decision", [1, 20])
 def test_an_offline_run_goes_on_without_its_data(decision, offline_reference, environment, tmp_path):
     """The data are in the checkpoints, the first of which is there before anything is learned."""
     folder, data = tmp_path / "run", write_npz(tmp_path / "data.npz")

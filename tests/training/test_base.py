@@ -36,7 +36,9 @@ def evolution(monkeypatch):
     monkeypatch.setitem(ALGORITHMS, "evolution", EVOLUTION)
 
 
-SEVERAL = [pytest.param(name, marks=pytest.mark.thorough if name == "non-episodic" else ()) for name in TRAINERS]
+SEVERAL = [
+    pytest.param(name, marks=pytest.mark.thorough if name in ("non-episodic", "dreamer") else ()) for name in TRAINERS
+]
 
 
 @pytest.fixture(params=SEVERAL)

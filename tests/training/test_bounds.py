@@ -108,6 +108,7 @@ def agent():
     return small(explore="optimistic", seeds=2, record_bounds=True, episodes=4).learn(24)
 
 
+@pytest.mark.thorough
 def test_a_larger_factor_gives_wider_bounds(agent):
     narrow, wide = (agent.bounds(episodes=2, factor=factor) for factor in (0.5, 2.0))
     assert np.array_equal(narrow.value, wide.value) and np.all(narrow.uncertainty > 0)

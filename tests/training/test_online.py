@@ -134,7 +134,9 @@ def test_a_seed_does_not_depend_on_its_neighbours():
         assert np.array_equal(ours[1:], theirs)
 
 
-@pytest.mark.parametrize("env", ["Pendulum-v1", pytest.param("pendulum", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "env", [pytest.param("Pendulum-v1", marks=pytest.mark.thorough), pytest.param("pendulum", marks=pytest.mark.slow)]
+)
 def test_resume_in_the_middle_of_an_episode(env, tmp_path):
     whole = agent(env=env, seeds=2).learn(60)
     half = agent(env=env, seeds=2).learn(40)  # 2 episodes of 15, and 10 decisions of the third
@@ -155,6 +157,7 @@ def test_no_transition_crosses_the_border_of_an_episode():
     np.testing.assert_allclose(np.asarray(rows.obs)[:, 1:][~goes_on], np.tile(hanging, (6, 1)), atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_reports_count_episodes_and_decisions():
     rows = []
     agent(seeds=2).learn(60, callback=lambda agent, report: rows.extend(agent.rows(report)))
@@ -207,7 +210,7 @@ def test_what_is_evaluated_is_the_trained_policy():
     np.testing.assert_allclose(action, actions[1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["sac", "maxinfo-sac"])
+@pytest.mark.parametrize("algorithm", [pytest.param("sac", marks=pytest.mark.thorough), "maxinfo-sac"])
 def test_the_model_free_ones_run(algorithm):
     trained = agent(algorithm).learn(40)
     action, _ = trained.predict(np.zeros(3, np.float32))
@@ -334,6 +337,7 @@ class Bends(gymnasium.Env):
         return np.zeros(2 if self.steps < 30 else 3, np.float32), 0.0, False, False, {}
 
 
+@pytest.mark.thorough
 def test_an_environment_that_breaks_its_promise_costs_one_iteration(tmp_path):
     trained = agent("sac", env=Bends)
     folder = RunFolder.create(tmp_path / "run", trained.to_json(), ["test"])

@@ -52,6 +52,7 @@ def test_eval_says_how_it_acted(without, tmp_path, capsys):
         assert code == 0 and said in out
 
 
+@pytest.mark.thorough
 def test_plans_need_a_policy_and_a_model(without):
     with pytest.raises(SombrlError, match="unknown plan"):
         without.predict(OBS, plan="cem")

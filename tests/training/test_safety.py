@@ -136,6 +136,7 @@ def test_an_ensemble_learns_the_cost_as_the_function_is():
     assert prediction.task_std.shape == (1,)  # the reward's alone: a bonus does not seek costs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("env", [Fenced, Known])
 def test_what_is_reported_and_what_is_known_is_the_same_cost(env):
     agent = small(env, episode_length=8, reward="learned", safety={"budget": 2.0, "cost_model": "learned"})
@@ -225,6 +226,7 @@ def test_the_first_actions_are_as_large_as_they_may_be():
     np.testing.assert_allclose(ours, 0.25 * theirs, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_window_is_a_replay_of_those_rows_alone():
     """The ring of the last rows holds what a replay holds that never had others; the models differ by rounding."""
     rows = wave(90, seed=7)

@@ -61,6 +61,7 @@ def test_learners_of_policies_begin_at_random_too(algorithm):
     assert not np.array_equal(done[5:], [random_actions([0], np.array([1]), t, 1)[0] for t in range(5, 10)])
 
 
+@pytest.mark.thorough
 def test_random_episodes_resume_to_the_bit(tmp_path):
     whole = small(random_episodes=2).learn(18)
     half = small(random_episodes=2).learn(6)

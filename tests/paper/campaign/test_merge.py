@@ -111,6 +111,7 @@ def test_cells_of_other_settings_in_the_folder_are_refused(tmp_path):
         work(tmp_path, "factor-20")
 
 
+@pytest.mark.thorough
 def test_a_campaign_of_functions_from_the_command_line(whole, tmp_path, monkeypatch, capsys):
     """Workers, table, status and what is next, in seconds: nothing is compiled."""
     monkeypatch.chdir(tmp_path)

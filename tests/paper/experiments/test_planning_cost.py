@@ -30,6 +30,7 @@ def rows():
     return [Row("planning-cost", **row) for row in found]
 
 
+@pytest.mark.thorough
 def test_what_is_counted(rows):
     """Whole iterations of one population, the one with the least median."""
     value = {(row.metric, row.seed): row for row in rows if row.metric.startswith("plan/")}

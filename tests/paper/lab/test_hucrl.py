@@ -53,6 +53,7 @@ def test_without_its_intervals_it_is_greedy(setting, x64):
     np.testing.assert_allclose(ours, theirs, rtol=1e-3)  # means are rounded to a fine grid
 
 
+@pytest.mark.thorough
 def test_the_best_world_promises_more_than_the_truth_holds(x64):
     """f* is among the plausible worlds, so for every policy J(π, f*) <= max over η, up to the spacing of η."""
     setting = ExactFiniteHorizon(6)

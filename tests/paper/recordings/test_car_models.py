@@ -63,6 +63,7 @@ def test_statistics_are_those_of_the_rows(log):
     np.testing.assert_allclose(units.y_mean, np.mean(targets, axis=0), rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.thorough
 def test_an_ensemble_learns_the_change_seen_from_the_car(log, key):
     rows = ensemble_rows(FRAME, log.transitions())
     np.testing.assert_allclose(rows.next_obs - rows.obs, regression(FRAME, log)[1], atol=1e-6)

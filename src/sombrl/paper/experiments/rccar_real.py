@@ -263,31 +263,34 @@ def cells(scale: str) -> list[Cell]:
 
 def medians(rows: list[Row]) -> dict[tuple[str, int], dict[str, float]]:
     """Per method and number of rows, the median over seeds of every metric."""
+    return {where: {m: statistics.median(v) for m, v in found.items()} for where, found in _values(rows).items()}
+
+
+def _values(rows: list[Row]) -> dict[tuple[str, int], dict[str, list[float]]]:
     values: dict[tuple[str, int], dict[str, list[float]]] = {}
     for row in rows:
         values.setdefault((row.method, row.decisions), {}).setdefault(row.metric, []).append(row.value)
-    return {where: {name: statistics.median(v) for name, v in found.items()} for where, found in values.items()}
+    return values
 
 
 def markdown(rows: list[Row]) -> str:
-    """The table of the documentation: a line per method, for few, some and all rows."""
-    found = medians(rows)
+    """The table of the documentation: a line per method, for few, some and all rows; bold: apart from all others."""
+    found, values = medians(rows), _values(rows)
     sizes = sorted({size for _, size in found})
     lines = []
     for size in sizes:
         heads = [f"N = {size}", *COLUMNS.values()]
         lines += ["", f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
         here = {method: found[method, size] for method in METHODS if (method, size) in found}
-        best = {metric: min(scores[metric] for scores in here.values()) for metric in COLUMNS}
         for method, scores in here.items():
-            texts = [_bold(scores[metric], best[metric], metric) for metric in COLUMNS]
+            others = [values[other, size] for other in here if other != method]
+            texts = []
+            for metric in COLUMNS:
+                apart = all(max(values[method, size][metric]) < min(other[metric]) for other in others)
+                text = f"{scores[metric]:.2f}" if metric == NLL else f"{scores[metric]:.3f}"
+                texts.append(f"**{text}**" if apart else text)
             lines.append(f"| {METHODS[method].label} | {' | '.join(texts)} |")
     return "\n".join(lines[1:])
-
-
-def _bold(value: float, best: float, metric: str) -> str:
-    text = f"{value:.2f}" if metric == NLL else f"{value:.3f}"
-    return f"**{text}**" if value == best else text
 
 
 def report(rows: list[Row]) -> str:
