@@ -19,11 +19,12 @@ RESULTS = ROOT / "results"
 METHODS = ("optimistic", "hucrl", "pets", "greedy")
 
 
-def cells(page: str, *starts: str, section: str = "") -> list[str]:
+def cells(page: str, *starts: str, section: str = "", table: int | None = None) -> list[str]:
     """What stands in a row of a page's (or section's) tables after its first cells, without the stars of the best."""
     text = (ROOT / "docs" / page).read_text()
     text = text.partition(f"\n## {section}")[2].partition("\n## ")[0] if section else text
-    (line,) = [line for line in text.splitlines() if line.startswith(f"| {' | '.join(starts)} |")]
+    lines = [line for line in text.splitlines() if line.startswith(f"| {' | '.join(starts)} |")]
+    (line,) = lines if table is None else lines[table : table + 1]
     return [cell.strip().replace("**", "") for cell in line.strip("|").split("|")][len(starts) :]
 
 
@@ -157,6 +158,28 @@ def test_what_is_found_from_pictures(world, sigma):
         agrees(after, series(**where, metric="decisions until found")[:, 0])
     if sigma != "Dreamer, no bonus":
         agrees(rank, series(**where, metric="eval/sigma_rank_latent")[:, -1])
+
+
+SIGNS, GOING_ON = ("pessimistic", "greedy", "optimistic"), ("continued", "data-alone", "over")
+
+
+@pytest.mark.parametrize("data", ["random", "mixed", "medium", "expert"])
+def test_what_each_sign_learns_from_data(data):
+    own, *found = cells("offline.md", data, section="What it is worth", table=0)
+    where = {"path": "offline-sign/small.csv", "env": f"pendulum data={data}", "metric": "eval/ep_rew_mean"}
+    agrees(own, series(**where, method="data")[:, 0])
+    for method, end, way in zip(SIGNS, found[:3], found[3:], strict=True):
+        agrees(end, series(**where, method=method)[:, -1])
+        agrees(way, series(**where, method=method).mean(axis=1))
+
+
+@pytest.mark.parametrize("data", ["random", "mixed", "medium"])
+def test_what_going_on_from_data_is_worth(data):
+    found = cells("offline.md", data, section="What it is worth", table=1)
+    where = {"path": "offline-to-online/small.csv", "env": f"pendulum data={data}", "metric": "eval/ep_rew_mean"}
+    for method, end, way in zip(GOING_ON, found[:3], found[3:], strict=True):
+        agrees(end, series(**where, method=method)[:, -1])
+        agrees(way, series(**where, method=method).mean(axis=1))
 
 
 DRIFTED = {"Pendulum, motor reversed": "pendulum torque=-1", "Pendulum, motor at half": "pendulum torque=0.5"}
