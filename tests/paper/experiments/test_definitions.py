@@ -180,7 +180,7 @@ def test_methods_have_their_own_numbers_and_no_others(scale):
     read = {
         "optimistic": schedule
         | {"bonus", "imagine_by", "sigma", "bonus_weight_lr", "hidden"}
-        | {"bonus_scale", "ensemble_target", "bootstrap"},
+        | {"bonus_scale", "ensemble_target", "ensemble_lr", "bootstrap"},
         "hucrl": {"beta"},
     }
     for cell in cells:
