@@ -12,10 +12,15 @@ ELSEWHERE = (
     "hardware, simulated",
 )
 """Killed in tests/runs, tests/sweep, tests/dreamer, tests/paper and tests/hardware."""
+ALIKE = ("gp-icem, discounted", "mbpo --preset paper", "mbpo --controller sac-icem", "sac --preset strong")
+"""Saved and read as another one of these."""
+KILLED = [
+    pytest.param(name, marks=pytest.mark.slow if name in ALIKE else ()) for name in MODES if name not in ELSEWHERE
+]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", [name for name in MODES if name not in ELSEWHERE])
+@pytest.mark.parametrize("name", KILLED)
 def test_killed_and_gone_on_with(name, tmp_path):
     result, gaps = left_in_peace(MODES[name], tmp_path / "peace")
     found, kills = disturbed(MODES[name], tmp_path / "run", random.Random(name), gaps, again=0.0, at_writes=True)
